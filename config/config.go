@@ -1,0 +1,193 @@
+// Package config turns one YAML file into a checked Config.
+//
+// The grammar is that of docs/reference.yaml. Parsing is strict: unknown and
+// repeated keys, bad units and impossible figures are errors that carry file,
+// line and column, all of them reported at once, and a file with an error
+// yields no Config at all.
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Version is the version of the grammar that this package reads.
+const Version = 1
+
+// Mode says whether a rule refuses or only counts what it would refuse.
+type Mode string
+
+const (
+	Enforce Mode = "enforce"
+	Watch   Mode = "watch"
+)
+
+// Gate is where a rule is applied.
+type Gate string
+
+const (
+	GateNetwork Gate = "network"
+	GateHTTP    Gate = "http"
+)
+
+// AttachMode says which kind of XDP attachment is wanted.
+type AttachMode string
+
+const (
+	AttachAuto    AttachMode = "auto"    // native, else generic with a warning
+	AttachNative  AttachMode = "native"  // native or an error
+	AttachGeneric AttachMode = "generic" // generic only
+)
+
+// Config is a whole, checked configuration. It is never changed after
+// Load or Parse returned it.
+type Config struct {
+	Version int
+	Mode    Mode // Watch turns every rule to watch; rules already carry the result
+	Network Network
+	Allow   []netip.Prefix
+	Block   []netip.Prefix
+	HTTP    HTTP
+	Rules   []Rule // both gates, in the order of the file
+	Admin   Admin
+	State   State
+}
+
+// Network is the network gate's part.
+type Network struct {
+	Interfaces []string // names; empty: the network gate is off
+	AttachMode AttachMode
+	Management Management
+	Slots      uint32 // places in the bucket table, a power of two, 4096 to 1<<27
+}
+
+// Management names the traffic that passes before everything else: source and
+// destination port must both match.
+type Management struct {
+	Sources []netip.Prefix
+	Ports   []Port
+}
+
+// Port is a destination port of one protocol.
+type Port struct {
+	Protocol string // tcp or udp
+	Number   uint16
+}
+
+// HTTP is the HTTP gate's part.
+type HTTP struct {
+	Listeners  []Listener     // empty: the HTTP gate is off
+	Proxies    []netip.Prefix // peers that may name the client
+	KeyHeader  string         // canonical header name of the API key; empty: no keys
+	KeyFile    string         // path as written; empty: keys are only claimed
+	Keys       []Key          // what KeyFile holds
+	Exempt     []Exempt
+	User       string // system user that the HTTP gate's process runs as
+	ClientBits int    // IPv6 prefix length that makes one client, 48 to 128, default 64
+}
+
+// Listener is one front door.
+type Listener struct {
+	Address  string // host:port, host may be empty
+	Door     string // proxy
+	Upstream string // http or https URL without a path
+}
+
+// Key is one line of the key file: an API key is known by its hash alone.
+type Key struct {
+	SHA256 [32]byte
+	Owner  string
+	Tenant string // may be empty
+	Plan   string // may be empty
+}
+
+// Exempt names requests that no rule applies to: the path on its normal form,
+// from one of the prefixes.
+type Exempt struct {
+	Path string
+	From []netip.Prefix
+}
+
+// Admin is where the daemon is steered and watched.
+type Admin struct {
+	Socket string // path of the control socket
+	Listen string // host:port of metrics and health; empty: none
+}
+
+// State is where the daemon keeps what must outlive it.
+type State struct {
+	Dir  string // rules, blocks and allows added from the command line
+	Pins string // folder in a bpffs
+}
+
+// Per names one part of a bucket key.
+type Per string
+
+const (
+	PerSource Per = "source" // network: the packet's source, IPv6 by /64
+	PerClient Per = "client" // HTTP: the client's address, IPv6 by /64
+	PerKey    Per = "key"    // HTTP: the API key
+	PerTotal  Per = "total"  // one bucket for all
+)
+
+// Algorithm is how a rule counts.
+type Algorithm string
+
+const (
+	TokenBucket    Algorithm = "token-bucket"
+	SlidingLog     Algorithm = "sliding-log"
+	SlidingCounter Algorithm = "sliding-counter"
+)
+
+// Unit is what a rate counts.
+type Unit string
+
+const (
+	Count Unit = "count" // packets or requests
+	Bytes Unit = "bytes"
+)
+
+// Rate is Amount per Interval. Bit rates are kept as bytes: a rate in bits
+// that is no whole number of bytes has its interval scaled instead.
+type Rate struct {
+	Amount   int64 // at least 1
+	Interval time.Duration
+	Unit     Unit
+}
+
+// Rule is one rule, checked and with every default filled in.
+type Rule struct {
+	Name      string // 1 to 63 bytes of [a-z0-9._-], starting with a letter or digit
+	Gate      Gate
+	Match     Match
+	Per       []Per // at least one, no two the same
+	Algorithm Algorithm
+	Rate      Rate  // token-bucket; for a limit, Amount per Interval is the limit and its window
+	Burst     int64 // token-bucket: how much at once, in Rate.Unit; at least 1
+	Mode      Mode
+	Anonymous *Anonymous // HTTP: figures of requests that lack the identity in Per; nil: per client, same figures
+	Text      string     // the rule as one line of YAML, canonical
+}
+
+// Anonymous gives requests without the identity their own figures.
+type Anonymous struct {
+	Per   []Per
+	Rate  Rate
+	Burst int64
+}
+
+// Match says what a rule applies to. Empty fields match everything; all that
+// are given must match.
+type Match struct {
+	// Network gate.
+	Protocol string      // tcp, udp, icmp, icmpv6, sctp, gre, esp, ah or a number as text; empty: all traffic
+	Ports    []PortRange // destination ports; only with tcp or udp
+
+	// HTTP gate.
+	Methods []string // upper case; GET also matches HEAD
+	Paths   []string // normal form; "/x/**" is /x and all below it; "{name}" is one segment
+	Hosts   []string // lower case, no port; "*.example.com" is any name below it
+}
+
+// PortRange is the ports First to Last, both included.
+type PortRange struct{ First, Last uint16 }
