@@ -1,0 +1,47 @@
+.DEFAULT_GOAL := help
+.PHONY: help generate build check test demo bench fuzz clean
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+FUZZTIME ?= 10s
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+generate: ## compile the XDP program (clang 19) into maps/
+	@deploy/packages generate
+	go generate ./...
+
+build: ## bin/headgate
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/headgate ./cmd/headgate
+
+check: ## gofmt, vet, staticcheck, and generated objects are fresh
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt -w" $$unformatted; exit 1; }
+	go vet ./...
+	go tool -modfile=tools/go.mod staticcheck ./...
+	@deploy/packages generate || true
+	@.ci/fresh
+
+test: build ## everything that is tested; as root nothing is skipped
+	@deploy/packages test
+	@mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf || true
+	go vet ./...
+	go run ./internal/testsum -p 1 -timeout 20m ./...
+
+demo: build ## both gates against a flood, live (root, about 30 s)
+	@deploy/packages test
+	go run ./demo
+
+bench: build ## the table of bench/latest.json; BENCH=packet runs a part
+	go run ./bench -part=$(BENCH)
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+			echo "$$(dirname "$$file") $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
+		done; \
+	done
+
+clean: ## remove what was built
+	rm -rf bin bench/latest.json
