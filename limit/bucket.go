@@ -1,0 +1,127 @@
+package limit
+
+import "time"
+
+// Ticks is the unit of time of all counting: 1/64 ns since an epoch of the
+// caller's choice. It wraps after 9 years; differences are signed, so a moment
+// is past or future correctly within 4.5 years. Who keeps a state longer than
+// that sweeps it (Store.Sweep), as the bucket table of the network gate is
+// swept.
+type Ticks = uint64
+
+const ticksPerNano = 64
+
+// FromDuration returns d in ticks; d wraps as Ticks do.
+func FromDuration(d time.Duration) Ticks { return uint64(d) * ticksPerNano }
+
+// ToDuration returns t as a duration, rounded up to whole nanoseconds, so that
+// who waits for it has waited long enough.
+func ToDuration(t Ticks) time.Duration {
+	d := t / ticksPerNano
+	if t%ticksPerNano != 0 {
+		d++
+	}
+	return time.Duration(d)
+}
+
+// Until returns how far moment lies in the future, 0 when it has passed.
+func Until(moment, now Ticks) Ticks {
+	if d := int64(moment - now); d > 0 {
+		return uint64(d)
+	}
+	return 0
+}
+
+// Take asks a bucket for cost ticks at now. tat is the theoretical arrival time
+// that the bucket stores, burst its tolerance. It returns the time to store
+// and true, or tat unchanged and false: what is refused is not charged.
+//
+// This is the model of the C bucket in bpf/bucket.h. tat must have been written
+// less than 4.5 years ago, burst be less than 1<<62 and cost less than 1<<63.
+func Take(tat, now, cost, burst uint64) (next uint64, ok bool) {
+	debt := Until(tat, now)
+	if debt+cost > burst {
+		return tat, false
+	}
+	return now + debt + cost, true
+}
+
+// Level returns how many times cost still fits at now.
+func Level(tat, now, cost, burst uint64) uint64 {
+	debt := Until(tat, now)
+	if debt >= burst || cost == 0 {
+		return 0
+	}
+	return (burst - debt) / cost
+}
+
+// Wait returns how long after now cost fits, 0 if it does now. It is false
+// when cost is more than the burst and so never fits.
+func Wait(tat, now, cost, burst uint64) (wait Ticks, ok bool) {
+	if cost > burst {
+		return 0, false
+	}
+	if need := Until(tat, now) + cost; need > burst {
+		return need - burst, true
+	}
+	return 0, true
+}
+
+// Bucket is a token bucket that remembers at which figures it was charged, so
+// that its debt is kept in requests when the figures change: who has spent 100
+// of 100 has 100 left of 200, and none of 10. The zero value is full.
+type Bucket struct {
+	tat   Ticks
+	cost  float32 // ticks a request when last charged; 0: never charged
+	burst float32
+}
+
+// adopt makes l's figures the bucket's: its debt is converted once, at the
+// first touch after they changed, and shrinks at the new rate from there.
+func (b *Bucket) adopt(now Ticks, l *Limit) {
+	cost, burst := float32(l.cost), float32(l.burst)
+	if b.cost == cost && b.burst == burst {
+		return
+	}
+	debt := b.debt(now)
+	if debt > 0 && b.cost != cost {
+		debt = uint64(float64(debt)*float64(l.cost)/float64(b.cost)) + 1
+	}
+	b.tat = now + min(debt, l.burst)
+	b.cost, b.burst = cost, burst
+}
+
+func (b *Bucket) debt(now Ticks) Ticks {
+	if b.cost == 0 {
+		return 0
+	}
+	return Until(b.tat, now)
+}
+
+func (b *Bucket) wait(now Ticks, l *Limit) Ticks {
+	b.adopt(now, l)
+	w, _ := Wait(b.tat, now, l.cost, l.burst)
+	return w
+}
+
+func (b *Bucket) charge(now Ticks, l *Limit) {
+	b.adopt(now, l)
+	b.tat, _ = Take(b.tat, now, l.cost, l.burst)
+}
+
+func (b *Bucket) answer(now Ticks, l *Limit) Answer {
+	return Answer{
+		Wait:      b.wait(now, l),
+		Remaining: int64(Level(b.tat, now, l.cost, l.burst)),
+		Reset:     b.debt(now),
+	}
+}
+
+func (b *Bucket) used(now Ticks) float32 {
+	if debt := b.debt(now); debt > 0 {
+		return float32(debt) / b.burst
+	}
+	return 0
+}
+
+func (b *Bucket) weight() int { return 0 }
