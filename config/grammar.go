@@ -1,0 +1,129 @@
+package config
+
+// level is one kind of mapping of the grammar, with the keys that it may have.
+type level struct {
+	path  string // as docs/reference.yaml nests it; "" for the file itself
+	title string // as messages call it
+	keys  []key
+}
+
+// key is one key of a level. def is what holds when it is absent, in the words
+// of the file; "" where absence means none or where it follows from other keys.
+type key struct{ name, def string }
+
+// The grammar of this version. docs/reference.yaml lists the same keys with
+// the same defaults, and a test keeps the two together.
+var (
+	fileLevel = &level{"", "the file", []key{
+		{"version", ""}, {"mode", "enforce"}, {"network", ""}, {"allow", ""}, {"block", ""},
+		{"http", ""}, {"rules", ""}, {"admin", ""}, {"state", ""},
+	}}
+	networkLevel = &level{"network", "`network`", []key{
+		{"interfaces", ""}, {"attach_mode", "auto"}, {"management", ""}, {"slots", "1048576"},
+	}}
+	managementLevel = &level{"network.management", "`network.management`", []key{
+		{"sources", ""}, {"ports", "tcp/22"},
+	}}
+	httpLevel = &level{"http", "`http`", []key{
+		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
+		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"},
+	}}
+	listenerLevel = &level{"http.listeners", "an item of `http.listeners`", []key{
+		{"address", ""}, {"door", "proxy"}, {"upstream", ""},
+	}}
+	identitiesLevel = &level{"http.identities", "`http.identities`", []key{{"key", ""}}}
+	keyLevel        = &level{"http.identities.key", "`http.identities.key`", []key{
+		{"header", ""}, {"file", ""},
+	}}
+	exemptLevel = &level{"http.exempt", "an item of `http.exempt`", []key{{"path", ""}, {"from", ""}}}
+	ruleLevel   = &level{"rules", "a rule", []key{
+		{"name", ""}, {"gate", ""}, {"match", ""}, {"per", ""}, {"rate", ""}, {"burst", ""}, {"limit", ""},
+		{"algorithm", ""}, {"mode", "enforce"}, {"anonymous", ""},
+	}}
+	matchLevel = &level{"rules.match", "a rule's `match`", []key{
+		{"protocol", ""}, {"ports", ""}, {"method", ""}, {"path", ""}, {"host", ""},
+	}}
+	anonymousLevel = &level{"rules.anonymous", "a rule's `anonymous`", []key{
+		{"per", "client"}, {"rate", ""}, {"burst", ""}, {"limit", ""},
+	}}
+	adminLevel = &level{"admin", "`admin`", []key{
+		{"socket", "/run/headgate/headgate.sock"}, {"listen", "127.0.0.1:9317"},
+	}}
+	stateLevel = &level{"state", "`state`", []key{
+		{"dir", "/var/lib/headgate"}, {"pins", "/sys/fs/bpf/headgate"},
+	}}
+
+	// keyFileLevel is an item of the key file, which is a file of its own.
+	keyFileLevel = &level{"(key file)", "an item of the key file", []key{
+		{"sha256", ""}, {"owner", ""}, {"tenant", ""}, {"plan", ""},
+	}}
+)
+
+// levels are those of the configuration file, outer before inner: a misplaced
+// key is sent to the first that has it.
+var levels = []*level{
+	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, listenerLevel,
+	identitiesLevel, keyLevel, exemptLevel, anonymousLevel, adminLevel, stateLevel,
+}
+
+// later is what the design has and this version has not, by level path, as
+// keys and as words of a key's value. A limiter that skipped one silently
+// would look as if it worked, so each is an error.
+var later = map[string][]string{
+	"":                    {"escalate", "fleet", "include"},
+	"network":             {"leash"},
+	"http":                {"tls", "terminates", "dialect", "body"},
+	"http.listeners":      {"tls", "proxy_protocol", "dialect"},
+	"http.identities":     {"user", "tenant"},
+	"http.identities.key": {"query", "bearer"},
+	"rules": {
+		"unknown", "overrides", "quota", "time_zone", "concurrent", "then", "scope",
+		"count_refused", "cost", "until",
+	},
+	"rules.match": {
+		"from", "to", "flags", "vlan", "interfaces", "source", "destination",
+		"header", "identity", "plan", "user", "tenant", "owner",
+	},
+	"rules.anonymous": {"quota", "concurrent", "overrides"},
+
+	"per value":       {"user", "tenant", "destination", "route", "source/24,56"},
+	"algorithm value": {"leaky-bucket", "fixed-window", "gcra"},
+	"door value":      {"forward-auth", "nginx", "traefik", "caddy", "haproxy", "envoy", "rls", "middleware", "rlqs"},
+}
+
+// foreign are words that other tools use, and ours. They are tried after an
+// exact match on another level and before near spellings.
+var foreign = map[string]string{
+	"by": "per", "limit_by": "per", "keyed_by": "per", "id": "name",
+	"requests": "limit", "max": "limit", "average": "rate", "rps": "rate", "pps": "rate",
+	"burst_size": "burst", "capacity": "burst",
+	"whitelist": "allow", "allowlist": "allow", "blacklist": "block", "blocklist": "block", "deny": "block",
+	"iface": "interfaces", "interface": "interfaces", "devices": "interfaces",
+	"dry_run": "mode", "shadow": "mode", "xdp_mode": "attach_mode",
+	"port": "ports", "methods": "method", "paths": "path", "hosts": "host", "url": "path", "uri": "path",
+	"proto": "protocol", "trusted_proxies": "proxies", "trusted": "proxies", "backend": "upstream",
+	"bind": "listen", "hash": "sha256", "where": "match", "action": "mode", "enabled": "mode",
+}
+
+func (l *level) has(name string) bool {
+	_, ok := l.find(name)
+	return ok
+}
+
+func (l *level) find(name string) (key, bool) {
+	for _, k := range l.keys {
+		if k.name == name {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+// names returns the keys' names in the order of the grammar.
+func (l *level) names() []string {
+	names := make([]string, len(l.keys))
+	for i, k := range l.keys {
+		names[i] = k.name
+	}
+	return names
+}

@@ -1,0 +1,117 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// listeners reads the short form (`listen`) or the list. An upstream on `http`
+// holds for all that have none of their own.
+func (o *object) listeners() []Listener {
+	upstream := o.upstream()
+	if o.has("listen") && o.has("listeners") {
+		o.errorf(o.keys["listen"], "`listen` is the short form of `listeners`: remove one")
+	}
+	var all []Listener
+	if w, ok := o.word("listen"); ok {
+		o.listenOn(&all, w, Listener{Address: w.text, Door: "proxy", Upstream: upstream}, o)
+	}
+	for _, n := range o.objects("listeners") {
+		l := o.object(n, listenerLevel)
+		if l == nil {
+			continue
+		}
+		own := Listener{Door: l.door(), Upstream: upstream}
+		if l.has("upstream") {
+			own.Upstream = l.upstream()
+		}
+		if !l.need("address", "say where it listens, such as \":8080\"") {
+			continue
+		}
+		if w, ok := l.word("address"); ok {
+			own.Address = w.text
+			o.listenOn(&all, w, own, l)
+		}
+	}
+	if o.has("upstream") && !o.has("listen") && !o.has("listeners") {
+		o.errorf(o.keys["upstream"], "`upstream` without a listener does nothing: add `listen`, such as \":8080\"")
+	}
+	return all
+}
+
+// listenOn adds l, which from wrote at w, after checking it against the others.
+func (o *object) listenOn(all *[]Listener, w word, l Listener, from *object) {
+	if err := checkAddress(w.text); err != nil {
+		o.errorf(w.node, "%s", err)
+		return
+	}
+	for _, other := range *all {
+		if collide(other.Address, l.Address) {
+			o.errorf(w.node, "%s is listened on by %s already: remove one or change its port", quote(l.Address), quote(other.Address))
+		}
+	}
+	switch {
+	case l.Upstream == "" && !from.has("upstream") && !o.has("upstream") && !o.meant["upstream"] && !from.meant["upstream"]:
+		o.errorf(w.node, "the listener has no upstream: add `upstream`, such as http://127.0.0.1:9000")
+	case asksItself(l):
+		o.errorf(from.upstreamAt(o), "upstream %s is the listener itself: name the server behind it", quote(l.Upstream))
+	}
+	*all = append(*all, l)
+}
+
+func (o *object) upstream() string {
+	w, ok := o.word("upstream")
+	if !ok {
+		return ""
+	}
+	u, err := parseUpstream(w.text)
+	if err != nil {
+		o.errorf(w.node, "%s", err)
+	}
+	return u
+}
+
+// upstreamAt returns where the upstream of a listener was written: with it, or
+// on outer.
+func (o *object) upstreamAt(outer *object) ast.Node {
+	if o.has("upstream") {
+		return o.at("upstream")
+	}
+	return outer.at("upstream")
+}
+
+func (o *object) door() string {
+	w, ok := o.word("door")
+	if ok && w.text != "proxy" {
+		o.errorf(w.node, "%s", oneOf("door", w.text, []string{"proxy"}))
+	}
+	return w.text
+}
+
+// collide reports whether two addresses to listen on are certain to be one.
+func collide(a, b string) bool {
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	return portA == portB && portA != "0" && (hostA == hostB || isAny(hostA) || isAny(hostB))
+}
+
+func isAny(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "" || err == nil && a.IsUnspecified()
+}
+
+// asksItself reports whether the upstream is the listener on a loopback
+// address: every request would go round until no port is free.
+func asksItself(l Listener) bool {
+	u, err := url.Parse(l.Upstream)
+	if err != nil {
+		return false
+	}
+	host, port, _ := net.SplitHostPort(l.Address)
+	up, err := netip.ParseAddr(u.Hostname())
+	loopback := u.Hostname() == "localhost" || err == nil && (up.IsLoopback() || up.IsUnspecified())
+	return u.Port() == port && port != "0" && (host == u.Hostname() || isAny(host) && loopback)
+}

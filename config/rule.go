@@ -1,0 +1,329 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/headgate/headgate/limit"
+)
+
+// longestName bounds a rule's name: it is a metric label and a policy name in
+// an answer's header.
+const longestName = 63
+
+// placed is a rule and where it stands in the file.
+type placed struct {
+	Rule
+	node ast.Node
+	ok   bool // without fault of its own
+}
+
+// ruleReader reads one rule. The gate comes first, because it decides which
+// figures are legal and what the default burst is.
+type ruleReader struct {
+	*object
+	match *object
+	rule  Rule
+}
+
+// rules reads the list of rules, each with its name in front of its faults.
+func (r *reader) rules(nodes []ast.Node) []placed {
+	var all []placed
+	for i, n := range nodes {
+		before := len(r.errs)
+		rule := r.readRule(n, fmt.Sprintf("rule %d: ", i+1))
+		all = append(all, placed{rule, n, len(r.errs) == before})
+	}
+	return all
+}
+
+// readRule reads one rule; unnamed stands before the faults of one that has
+// no name.
+func (r *reader) readRule(n ast.Node, unnamed string) Rule {
+	r.where = unnamed
+	if name := peekName(n); name != "" {
+		r.where = "rule " + quote(name) + ": "
+	}
+	defer func() { r.where = "" }()
+	o := r.object(n, ruleLevel)
+	if o == nil {
+		return Rule{}
+	}
+	rr := &ruleReader{object: o, match: o.child("match", matchLevel)}
+	before := len(r.errs)
+	rr.name()
+	rr.rule.Mode = o.mode()
+	rr.matches()
+	rr.rule.Per = readPer(o)
+	rr.gate()
+	rr.perFits()
+	rr.figures()
+	rr.anonymous()
+	if len(r.errs) == before {
+		rr.rule.Text = rr.rule.text()
+	}
+	return rr.rule
+}
+
+// peekName returns a rule's name before it is checked, for messages.
+func peekName(n ast.Node) string {
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		return ""
+	}
+	for _, p := range m.Values {
+		if k := p.Key.GetToken(); k == nil || k.Value != "name" {
+			continue
+		}
+		if s, ok := p.Value.(*ast.StringNode); ok {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+func (rr *ruleReader) name() {
+	if !rr.need("name", "metrics and answers call the rule by it") {
+		return
+	}
+	w, ok := rr.word("name")
+	if !ok {
+		return
+	}
+	if msg := checkName(w.text); msg != "" {
+		rr.errorf(w.node, "%s", msg)
+		return
+	}
+	rr.rule.Name = w.text
+}
+
+func checkName(s string) string {
+	const set = "abcdefghijklmnopqrstuvwxyz0123456789._-"
+	switch {
+	case len(s) > longestName:
+		return fmt.Sprintf("name %s has %d bytes: the most is %d", quote(s), len(s), longestName)
+	case strings.Trim(s, set) != "":
+		return fmt.Sprintf("name %s: use only a to z, 0 to 9, `.`, `_` and `-`", quote(s))
+	case strings.IndexByte("._-", s[0]) >= 0:
+		return fmt.Sprintf("name %s: start it with a letter or digit", quote(s))
+	}
+	return ""
+}
+
+// mode reads `mode` of a rule or of the file.
+func (o *object) mode() Mode {
+	w, ok := o.word("mode")
+	if ok && w.text != string(Enforce) && w.text != string(Watch) {
+		o.errorf(w.node, "%s", oneOf("mode", w.text, []string{"enforce", "watch"}))
+	}
+	return Mode(w.text)
+}
+
+// readPer reads one `per` or a list of them, put into a fixed order: it is
+// part of the bucket's identity, and the order of writing is not.
+func readPer(o *object) []Per {
+	order := []Per{PerSource, PerClient, PerKey, PerTotal}
+	names := make([]string, len(order))
+	for i, p := range order {
+		names[i] = string(p)
+	}
+	var pers []Per
+	for _, w := range o.words("per") {
+		switch p := Per(w.text); {
+		case !slices.Contains(order, p):
+			o.errorf(w.node, "%s", oneOf("per", w.text, names))
+		case slices.Contains(pers, p):
+			o.errorf(w.node, "`per` names %s twice: remove one", p)
+		default:
+			pers = append(pers, p)
+		}
+	}
+	slices.SortFunc(pers, func(a, b Per) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return pers
+}
+
+// gate finds the gate from `gate`, `match` and `per`, as the design's section
+// 7 has it, and reports contradictions.
+func (rr *ruleReader) gate() {
+	network, http := rr.signs()
+	switch {
+	case rr.has("gate"):
+		w, ok := rr.word("gate")
+		if !ok {
+			return
+		}
+		rr.rule.Gate = Gate(w.text)
+		against := http
+		switch rr.rule.Gate {
+		case GateNetwork:
+		case GateHTTP:
+			against = network
+		default:
+			rr.errorf(w.node, "%s", oneOf("gate", w.text, []string{"network", "http"}))
+			rr.rule.Gate = ""
+			return
+		}
+		if len(against) > 0 {
+			rr.errorf(w.node, "gate: %s does not know %s: remove one of them", w.text, list(against))
+		}
+	case len(network) > 0 && len(http) > 0:
+		rr.errorf(rr.node, "%s is for the network gate and %s for the http gate: make two rules of it", network[0], http[0])
+	case len(network) > 0:
+		rr.rule.Gate = GateNetwork
+	case len(http) > 0:
+		rr.rule.Gate = GateHTTP
+	case rr.values["per"] != nil && len(rr.rule.Per) > 0:
+		rr.errorf(rr.at("per"), "`per: total` without match says no gate: add `gate: network` or `gate: http`")
+	}
+}
+
+// signs returns what in the rule speaks for the one gate and for the other.
+func (rr *ruleReader) signs() (network, http []string) {
+	for _, p := range rr.rule.Per {
+		switch p {
+		case PerSource:
+			network = append(network, "`per: source`")
+		case PerClient, PerKey:
+			http = append(http, "`per: "+string(p)+"`")
+		}
+	}
+	if rr.match == nil {
+		return network, http
+	}
+	for _, k := range []string{"protocol", "ports"} {
+		if rr.match.has(k) {
+			network = append(network, "`match: "+k+"`")
+		}
+	}
+	for _, k := range []string{"method", "path", "host"} {
+		if rr.match.has(k) {
+			http = append(http, "`match: "+k+"`")
+		}
+	}
+	return network, http
+}
+
+// perFits checks `per` against the gate and itself.
+func (rr *ruleReader) perFits() {
+	use := "source or total at the network gate; client, key, both or total at the http gate"
+	if !rr.need("per", "say whose packets or requests are counted together: "+use) {
+		return
+	}
+	per := rr.rule.Per
+	if len(per) > 1 && slices.Contains(per, PerTotal) {
+		rr.errorf(rr.at("per"), "`per: total` is one bucket for all: it stands alone")
+	}
+}
+
+// figures reads exactly one of rate and limit, with what belongs to it.
+func (rr *ruleReader) figures() {
+	switch {
+	case rr.has("rate") && rr.has("limit"):
+		rr.errorf(rr.keys["limit"], "`rate` and `limit` are two ways to count: remove one")
+		return
+	case rr.has("limit") && rr.rule.Gate == GateNetwork:
+		rr.errorf(rr.keys["limit"], "`limit` is for the http gate: use `rate` and `burst`")
+		return
+	case rr.has("limit"):
+		if rate, ok := rr.limit(); ok {
+			rr.rule.Rate = rate
+			rr.rule.Algorithm = rr.algorithm(algorithmFor(rate.Amount))
+			rr.fits("limit", rr.object, rr.rule.Algorithm, rate)
+		}
+	case rr.meant["quota"] || rr.meant["concurrent"]:
+		// Reported as ways to count that this version does not have.
+	case rr.need("rate", "say how much is admitted, such as `rate: 100/s`, or as `limit: 5/min` at the http gate"):
+		rr.rule.Algorithm = rr.algorithm(TokenBucket)
+		rr.rule.Rate, rr.rule.Burst = rr.bucket(rr.rule.Gate)
+		if rr.rule.Rate.Unit == Bytes && rr.rule.Gate == GateNetwork && slices.Contains(rr.rule.Per, PerTotal) {
+			rr.errorf(rr.at("rate"), "`per: total` counts packets: write a rate such as 500000/s")
+		}
+	}
+}
+
+// algorithm reads `algorithm`, which must fit the figures.
+func (rr *ruleReader) algorithm(fit Algorithm) Algorithm {
+	w, ok := rr.word("algorithm")
+	if !ok {
+		return fit
+	}
+	switch a := Algorithm(w.text); {
+	case a != TokenBucket && a != SlidingLog && a != SlidingCounter:
+		rr.errorf(w.node, "%s", oneOf("algorithm", w.text, []string{"token-bucket", "sliding-log", "sliding-counter"}))
+	case a == TokenBucket && fit != TokenBucket:
+		rr.errorf(w.node, "a token-bucket has a rate: write `rate:` instead of `limit:`")
+	case a != TokenBucket && fit == TokenBucket:
+		rr.errorf(w.node, "a %s has a limit: write `limit:` instead of `rate:`", a)
+	default:
+		return a
+	}
+	return fit
+}
+
+// anonymous reads the figures of requests without a key, of the same kind as
+// the rule's.
+func (rr *ruleReader) anonymous() {
+	o := rr.child("anonymous", anonymousLevel)
+	if o == nil {
+		return
+	}
+	if !slices.Contains(rr.rule.Per, PerKey) {
+		if len(rr.rule.Per) == 0 {
+			return // what `per` says is wrong already
+		}
+		rr.errorf(rr.keys["anonymous"], "`anonymous` is for rules per key: remove it")
+		return
+	}
+	a := &Anonymous{Per: readPer(o)}
+	if slices.Contains(a.Per, PerKey) || slices.Contains(a.Per, PerSource) || len(a.Per) > 1 {
+		o.errorf(o.at("per"), "`anonymous` counts requests without a key: write `per: client` or `per: total`")
+	}
+	other := map[string]string{"rate": "limit", "limit": "rate"}
+	for kind, wrong := range other {
+		if !rr.has(kind) || rr.has(wrong) {
+			continue
+		}
+		if o.has(wrong) {
+			o.errorf(o.keys[wrong], "the rule has a %s: `anonymous` needs `%s` too", kind, kind)
+		} else if o.need(kind, "give the figures of requests without a key") {
+			if kind == "rate" {
+				a.Rate, a.Burst = o.bucket(GateHTTP)
+			} else {
+				a.Rate, _ = o.limit()
+			}
+		}
+	}
+	rr.rule.Anonymous = a
+	if !rr.has("limit") {
+		return
+	}
+	if !rr.has("algorithm") {
+		rr.rule.Algorithm = algorithmFor(max(rr.rule.Rate.Amount, a.Rate.Amount))
+	}
+	rr.fits("limit", o, rr.rule.Algorithm, a.Rate)
+}
+
+// fits reports a limit that its algorithm cannot hold.
+func (rr *ruleReader) fits(key string, o *object, a Algorithm, r Rate) {
+	switch {
+	case a == SlidingLog && r.Amount > limit.MaxLog:
+		rr.errorf(o.at(key), "limit %s is too large for a sliding-log: the most is %d, or use sliding-counter", r, limit.MaxLog)
+	case a == SlidingCounter && r.Amount > math.MaxUint32:
+		rr.errorf(o.at(key), "limit %s is too large for a sliding-counter: the most is %d, or use `rate`", r, uint32(math.MaxUint32))
+	}
+}
+
+// longestLog is the largest limit that is counted exactly unless a rule asks
+// for the other way: a log keeps a time for every request in the window.
+const longestLog = 100
+
+func algorithmFor(most int64) Algorithm {
+	if most > longestLog {
+		return SlidingCounter
+	}
+	return SlidingLog
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// Warnings says what in c is legal and yet probably not what its author wants,
+// one line each, in the order of the file. `check` prints them, and so does the
+// daemon when it starts.
+func Warnings(c *Config) []string {
+	var w warnings
+	if c.Mode == Watch {
+		w.addf("mode: watch: every rule only counts what it would refuse")
+	}
+	w.network(c)
+	w.prefixes(c)
+	w.http(c)
+	if len(c.Rules) == 0 {
+		w.addf("no rules: everything that is not blocked passes")
+	}
+	for _, r := range c.Rules {
+		w.rule(c, r)
+	}
+	w.admin(c.Admin.Listen)
+	return w
+}
+
+type warnings []string
+
+func (w *warnings) addf(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
+
+func (w *warnings) network(c *Config) {
+	if len(c.Network.Interfaces) == 0 && len(c.HTTP.Listeners) == 0 {
+		w.addf("no interface and no listener: both gates are off; add network.interfaces or http.listen")
+	}
+	if len(c.Network.Interfaces) == 0 {
+		if len(c.Block) > 0 && len(c.HTTP.Listeners) > 0 {
+			w.addf("block: the network gate is off (no network.interfaces), so blocks hold at the http gate only")
+		}
+		return
+	}
+	if len(c.Network.Management.Sources) == 0 {
+		w.addf("network.management is empty: a rule or block can lock you out; name the sources you manage this host from")
+	}
+	for _, p := range c.Network.Management.Sources {
+		if p.Bits() == 0 {
+			w.addf("network.management.sources has %s: anyone passes all rules and blocks on these ports", p)
+		}
+	}
+}
+
+func (w *warnings) prefixes(c *Config) {
+	for _, b := range c.Block {
+		if b.Bits() == 0 {
+			w.addf("block %s drops all traffic of its family but management, allowed and vital", b)
+			continue
+		}
+		for _, m := range c.Network.Management.Sources {
+			if covers(b, m) {
+				w.addf("block %s covers management source %s: only its management ports will pass", b, m)
+			}
+		}
+		for _, p := range c.HTTP.Proxies {
+			if covers(b, p) {
+				w.addf("block %s covers proxy %s: all of its clients are cut off", b, p)
+			}
+		}
+	}
+	for _, a := range c.Allow {
+		if a.Bits() == 0 {
+			w.addf("allow %s lets all of its family pass: no rule and no block has an effect on it", a)
+		}
+	}
+}
+
+func (w *warnings) http(c *Config) {
+	if c.HTTP.KeyHeader != "" && c.HTTP.KeyFile == "" {
+		w.addf("http.identities.key has no file: keys are only claimed, so a client may hold 8 of them and shares its own bucket beyond")
+	}
+	if c.HTTP.KeyFile != "" && len(c.HTTP.Keys) == 0 {
+		w.addf("key file %s holds no key: every request counts as one without", c.HTTP.KeyFile)
+	}
+	for _, p := range c.HTTP.Proxies {
+		if p.Bits() == 0 {
+			w.addf("http.proxies has %s: any client may name its own address, and so escape its limits", p)
+		}
+	}
+}
+
+// rule warns about one rule.
+func (w *warnings) rule(c *Config, r Rule) {
+	switch {
+	case r.Gate == GateNetwork && len(c.Network.Interfaces) == 0:
+		w.addf("rule %q does nothing: the network gate is off, add network.interfaces", r.Name)
+	case r.Gate == GateHTTP && len(c.HTTP.Listeners) == 0:
+		w.addf("rule %q does nothing: the http gate is off, add http.listen and http.upstream", r.Name)
+	}
+	if counts(r, PerKey) && c.HTTP.KeyHeader == "" {
+		w.addf("rule %q counts per key, but no http.identities.key says where keys are: it counts per client", r.Name)
+	}
+	if r.Algorithm == TokenBucket {
+		w.burst(r)
+	}
+}
+
+// burst warns about bursts that refuse ordinary clients: a page with its forty
+// assets, or a second's worth of packets in one interrupt.
+func (w *warnings) burst(r Rule) {
+	second := r.Rate.perSecond()
+	switch {
+	case r.Rate.Unit == Bytes && r.Burst < leastByteBurst:
+		w.addf("rule %q: burst %s is less than %s: frames that large, as segmentation offload makes them, never pass",
+			r.Name, amountText(r.Burst, Bytes), amountText(leastByteBurst, Bytes))
+	case !r.catchAll():
+	case r.Burst == 1:
+		w.addf("rule %q: burst 1 on all traffic refuses any two that come together, such as a page and its images; raise it", r.Name)
+	case r.Burst < second:
+		w.addf("rule %q: burst %s on all traffic is less than one second of %s and refuses ordinary bursts; raise it to %s",
+			r.Name, amountText(r.Burst, r.Rate.Unit), r.Rate, amountText(second, r.Rate.Unit))
+	}
+}
+
+// catchAll reports whether r applies to all that its gate sees.
+func (r Rule) catchAll() bool {
+	m := r.Match
+	if m.Protocol != "" || len(m.Ports)+len(m.Methods)+len(m.Hosts) > 0 {
+		return false
+	}
+	return len(m.Paths) == 0 || len(m.Paths) == 1 && m.Paths[0] == "/**"
+}
+
+func (w *warnings) admin(listen string) {
+	host, _, err := net.SplitHostPort(listen)
+	if listen == "" || err != nil || host == "localhost" {
+		return
+	}
+	if a, err := netip.ParseAddr(host); err != nil || !a.IsLoopback() {
+		w.addf("admin.listen %s is open to the network: metrics name your rules and interfaces", listen)
+	}
+}
+
+// covers reports whether a holds all of b.
+func covers(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }

@@ -1,0 +1,82 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// WorstCase says in words how much r lets through at most, starting from
+// idleness: a bucket admits burst + rate·T in any time T, which is more than
+// the number in the rate (a common surprise), a limit admits N in any window.
+func WorstCase(r Rule) string {
+	s := worst(r.Algorithm, r.Rate, r.Burst)
+	if a := r.Anonymous; a != nil {
+		s += fmt.Sprintf("; without a key, per %s: %s", joinPer(a.Per), worst(r.Algorithm, a.Rate, a.Burst))
+	}
+	if r.Mode == Watch {
+		s += " (watch: counted, not refused)"
+	}
+	return s
+}
+
+func worst(a Algorithm, r Rate, burst int64) string {
+	if a != TokenBucket {
+		return fmt.Sprintf("limit %s: up to %s in any %s", r, amountText(r.Amount, Count), span(r.Interval))
+	}
+	s := fmt.Sprintf("%s, burst %s: up to %s in the first %s",
+		r, amountText(burst, r.Unit), amountText(atMost(burst, r, r.Interval), r.Unit), span(r.Interval))
+	if r.Interval < time.Minute {
+		s += fmt.Sprintf(", %s in the first minute", amountText(atMost(burst, r, time.Minute), r.Unit))
+	}
+	return s + ", then " + r.String()
+}
+
+// atMost is burst + rate·d, at most what an int64 holds.
+func atMost(burst int64, r Rate, d time.Duration) int64 {
+	if more := r.during(d); burst <= math.MaxInt64-more {
+		return burst + more
+	}
+	return math.MaxInt64
+}
+
+func amountText(n int64, u Unit) string {
+	if u == Bytes {
+		return bytesText(n, false)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// span names a window: minute, 2 hours, 250 ms.
+func span(d time.Duration) string {
+	names := []struct {
+		d    time.Duration
+		name string
+	}{{day, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}}
+	for _, u := range names {
+		switch n := d / u.d; {
+		case d%u.d != 0:
+		case n == 1:
+			return u.name
+		default:
+			return fmt.Sprintf("%d %ss", n, u.name)
+		}
+	}
+	return fmt.Sprintf("%d ms", d/time.Millisecond)
+}
+
+func joinPer(per []Per) string {
+	s := ""
+	for i, p := range per {
+		if i > 0 {
+			s += " and "
+		}
+		s += string(p)
+	}
+	return s
+}
+
+// counts reports whether p is a part of r's bucket key.
+func counts(r Rule, p Per) bool { return slices.Contains(r.Per, p) }
