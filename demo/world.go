@@ -98,20 +98,21 @@ func (w *world) writeConfig(p plan, upstream string) error {
 
 // ready waits until the daemon says that both gates are up, or ends it.
 func (w *world) ready(ctx context.Context, d *daemon) error {
-	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
+	const patience = 20 * time.Second
+	ctx, stop := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %v", patience))
 	defer stop()
 	client := rig.HTTPClient(w.net.Gate, netip.Addr{})
 	defer client.CloseIdleConnections()
-	last := errors.New("no answer")
 	for {
-		if last = healthy(ctx, client, "http://"+w.admin+"/readyz"); last == nil {
+		last := healthy(ctx, client, "http://"+w.admin+"/readyz")
+		if last == nil {
 			return nil
 		}
 		select {
 		case <-d.ended:
 			return errors.New("wait for the daemon: it has ended")
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the daemon to be ready: %w", last)
+			return fmt.Errorf("wait for the daemon to be ready: %w (%v)", context.Cause(ctx), last)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
