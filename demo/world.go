@@ -89,11 +89,17 @@ func (w *world) writeConfig(p plan, upstream string) error {
 	if err != nil {
 		return err
 	}
-	err = configTemplate.Execute(f, struct {
-		plan
-		Interface, Door, Upstream, Admin, Dir, Pins string
-	}{p, w.link().Gate.Interface, w.door, upstream, w.admin, w.dir, w.pins})
+	err = configTemplate.Execute(f, settings{
+		plan: p, Interface: w.link().Gate.Interface,
+		Door: w.door, Upstream: upstream, Admin: w.admin, Dir: w.dir, Pins: w.pins,
+	})
 	return errors.Join(err, f.Close())
+}
+
+// settings fill the config's template.
+type settings struct {
+	plan
+	Interface, Door, Upstream, Admin, Dir, Pins string
 }
 
 // ready waits until the daemon says that both gates are up, or ends it.
