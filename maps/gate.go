@@ -1,89 +1,152 @@
+// Package maps is Go's face of the network gate: it loads the XDP program,
+// makes, pins and adopts its maps, and gives them types and units.
 package maps
 
 import (
-	"net/netip"
-	"time"
+	"errors"
+	"fmt"
+	"sync"
 
-	"github.com/headgate/headgate/config"
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
 )
 
 // Options say where the gate keeps its maps and how large they are.
 type Options struct {
-	Pins  string // folder in a bpffs, made if missing
-	Slots uint32 // places in the bucket table: a power of two
+	// Pins is a folder in a bpffs, made if missing. Empty: nothing is pinned,
+	// and the maps end with the process.
+	Pins string
+	// Slots is the number of places in the bucket table: a power of two from
+	// 4096 to 1<<27, 16 bytes of kernel memory each. A pinned table keeps the
+	// size that it was made with.
+	Slots uint32
+	// Clock chooses how the program reads the time.
+	Clock Clock
 }
 
-// Gate is the network gate: its maps and its loaded program.
-type Gate struct{}
+// Clock is how the program reads the time.
+type Clock int
+
+const (
+	// ClockMeasured uses the cached clock if it is the faster one here.
+	ClockMeasured Clock = iota
+	// ClockExact reads CLOCK_MONOTONIC for every packet.
+	ClockExact
+	// ClockCached reads it every 32 packets and when jiffies move. Limits
+	// whose burst is too small for that still read it exactly.
+	ClockCached
+	// ClockFixed takes the time from Gate.SetNow: for tests.
+	ClockFixed
+)
+
+// Gate is the network gate: its maps and its loaded programs. Its methods may
+// be called from several goroutines.
+type Gate struct {
+	mu       sync.Mutex // held by all that writes
+	objects  bpfObjects
+	plain    *ebpf.Program
+	meta     bpfMeta
+	table    *Table
+	control  *controlPage
+	lists    *lists
+	counters map[string]uint32 // rule name → index in rule_counters
+	adopted  bool
+}
 
 // Open adopts the maps pinned under o.Pins, or makes and pins them, and loads
 // the program on them. Nothing is attached.
-func Open(o Options) (*Gate, error) { panic("soon") }
-
-// Close lets go of the maps and the program; pins and attached links stay.
-func (g *Gate) Close() error { panic("soon") }
-
-// SetRules makes rules (those of the network gate) and management ports the
-// ones in force, in one step: a packet sees the old set or the new one.
-func (g *Gate) SetRules(rules []config.Rule, m config.Management) error { panic("soon") }
-
-// Lists is what passes or is dropped by source prefix alone.
-type Lists struct {
-	Management []netip.Prefix
-	Allow      []netip.Prefix
-	Block      map[netip.Prefix]time.Time // its end; the zero time: never
+//
+// Errors say what is missing: privilege (CAP_BPF, CAP_NET_ADMIN,
+// CAP_PERFMON), a bpffs, or a layout of pins that this version does not read.
+func Open(o Options) (*Gate, error) {
+	if err := rlimit.RemoveMemlock(); err != nil && !errors.Is(err, errPermission) {
+		return nil, fmt.Errorf("raise RLIMIT_MEMLOCK: %w", err)
+	}
+	spec, err := loadBpf()
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded program: %w", err)
+	}
+	if err := resize(spec, o.Slots); err != nil {
+		return nil, err
+	}
+	dir, err := preparePins(o.Pins)
+	if err != nil {
+		return nil, err
+	}
+	if err := adoptSizes(spec, dir); err != nil {
+		return nil, err
+	}
+	g := &Gate{counters: map[string]uint32{}}
+	if err := g.load(spec, dir, o.Clock); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
-// SetLists makes l the lists in force and touches only what differs.
-func (g *Gate) SetLists(l Lists) error { panic("soon") }
-
-// Block drops packets from p until end; the zero time: for ever. It replaces
-// an earlier end of the same prefix.
-func (g *Gate) Block(p netip.Prefix, end time.Time) error { panic("soon") }
-
-// Unblock ends the block of exactly p. Blocks that cover p stay.
-func (g *Gate) Unblock(p netip.Prefix) error { panic("soon") }
-
-// Allow lets packets from p pass blocks and rules.
-func (g *Gate) Allow(p netip.Prefix) error { panic("soon") }
-
-// Disallow ends the allow of exactly p.
-func (g *Gate) Disallow(p netip.Prefix) error { panic("soon") }
-
-// Blocks returns the blocks that the maps hold, with their ends (zero: never):
-// it survives the daemon.
-func (g *Gate) Blocks() (map[netip.Prefix]time.Time, error) { panic("soon") }
-
-// Counters are packets and frame bytes since the maps were made. They grow
-// over reloads and restarts.
-type Counters struct {
-	PassedPackets, PassedBytes   uint64
-	RefusedPackets, RefusedBytes uint64
-	WatchedPackets, WatchedBytes uint64 // would have been refused
+// load makes the maps, which are needed to know what the programs hold as
+// constants, then the programs on them.
+func (g *Gate) load(spec *ebpf.CollectionSpec, dir string, clock Clock) error {
+	made, err := openMaps(spec, dir)
+	if err != nil {
+		return err
+	}
+	g.adopted = made.adopted
+	if g.meta, err = openMeta(made.maps["metas"], spec.Maps["buckets"].MaxEntries); err != nil {
+		made.close()
+		return err
+	}
+	if err := setConstants(spec, g.meta, clock); err != nil {
+		made.close()
+		return err
+	}
+	options := ebpf.CollectionOptions{MapReplacements: made.maps}
+	defer made.close() // the loaded objects hold clones
+	if g.plain, err = loadPlain(spec, options); err != nil {
+		return loadError(err)
+	}
+	if err := loadFrags(spec, options, &g.objects); err != nil {
+		g.plain.Close()
+		return loadError(err)
+	}
+	return g.openParts()
 }
 
-// RuleCounters returns the counters of each rule in force, by rule name.
-func (g *Gate) RuleCounters() (map[string]Counters, error) { panic("soon") }
-
-// ReasonCount is what one verdict's reason has seen.
-type ReasonCount struct {
-	Verdict string // pass or drop
-	Reason  string
-	Packets uint64
-	Bytes   uint64
+func (g *Gate) openParts() (err error) {
+	if g.table, err = openTable(g.objects.Buckets, g.meta); err != nil {
+		return err
+	}
+	if g.control, err = openControl(g.objects.Controls); err != nil {
+		return err
+	}
+	if g.lists, err = openLists(g); err != nil {
+		return err
+	}
+	return g.adoptCounters()
 }
 
-// Reasons returns every reason's counter, in a fixed order.
-func (g *Gate) Reasons() ([]ReasonCount, error) { panic("soon") }
-
-// TableStats tells how the bucket table fares.
-type TableStats struct {
-	Slots       uint64
-	Live        uint64 // slots whose bucket is not full
-	EvictedLive uint64 // live buckets that lost their slot to a newcomer
-	Full        uint64 // packets charged to an overflow bucket
-	Contended   uint64 // packets that lost a race for a slot too often
+// Close lets go of the maps and the programs; pins and attached links stay.
+func (g *Gate) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return errors.Join(g.table.close(), g.control.close(), g.plain.Close(), g.objects.Close())
 }
 
-// Table returns the state of the bucket table.
-func (g *Gate) Table() (TableStats, error) { panic("soon") }
+// Adopted tells whether the maps were there before: their buckets and blocks
+// go on.
+func (g *Gate) Adopted() bool { return g.adopted }
+
+// Program is what is attached to an interface. With frags it takes frames of
+// more than one buffer, which not every driver can give; without, headers and
+// lengths are those of the first buffer.
+func (g *Gate) Program(frags bool) *ebpf.Program {
+	if frags {
+		return g.objects.Headgate
+	}
+	return g.plain
+}
+
+// Buckets is the bucket table, for reading levels.
+func (g *Gate) Buckets() *Table { return g.table }
+
+// SetNow sets the clock, in ticks, of a gate opened with ClockFixed.
+func (g *Gate) SetNow(ticks uint64) { g.control.setNow(ticks) }

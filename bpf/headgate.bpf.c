@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+/* The network gate: parse → who → which rules → take → verdict → count. */
+
+#include "judge.h"
+
+volatile const bool frags;	/* loaded as a program that takes multi-buffer frames */
+
+/* Vital traffic within its caps, else REASON_NO_RULE: the ordinary verdict. */
+static __always_inline enum reason judge_vital(struct xdp_md *ctx, struct packet *p,
+					       __u32 generation, struct cpu *cpu,
+					       struct control *control, __u64 now)
+{
+	__u32 index = generation * MAX_SETS + SET_VITAL;
+	struct limit_set *set;
+
+	if (!(p->shape & SHAPE_VITAL) && !((p->shape & SHAPE_QUOTE) && quotes_us(ctx, p)))
+		return REASON_NO_RULE;
+	set = bpf_map_lookup_elem(&limit_sets, &index);
+	if (!set)
+		return REASON_NO_RULE;
+	p->link = parse_link(ctx);
+	if (judge_many(p, set, generation, cpu, now) == REASON_WITHIN_RATE)
+		return REASON_VITAL;
+	return REASON_NO_RULE;
+}
+
+/* vital → management → allow → block → rules → pass */
+static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packet *p,
+						enum reason parsed, struct cpu *cpu,
+						struct control *control)
+{
+	__u32 generation = READ(control->generation) & 1;
+	__u64 now = clock_cached(cpu, control);
+	struct limit_set *set;
+	struct prefix *prefix;
+	__u16 class;
+
+	if (parsed == REASON_NO_RULE && p->shape & (SHAPE_VITAL | SHAPE_QUOTE)) {
+		if (judge_vital(ctx, p, generation, cpu, control, now) == REASON_VITAL)
+			return REASON_VITAL;
+		/* beyond its caps it is judged by its source like all else */
+		p->shape &= ~SHAPE_VITAL;
+	}
+	class = match_class(p, generation);
+	prefix = match_prefix(p, control);
+	if (prefix) {
+		if ((class & CLASS_MANAGED) && (prefix->flags & PREFIX_MANAGEMENT) &&
+		    parsed == REASON_NO_RULE)
+			return REASON_MANAGEMENT;
+		if (prefix->flags & PREFIX_ALLOW)
+			return parsed == REASON_NO_RULE ? REASON_ALLOW : parsed;
+		if (prefix_blocks(prefix, now))
+			return REASON_BLOCK;
+	}
+	if (parsed != REASON_NO_RULE)
+		return parsed;
+	class &= ~CLASS_MANAGED;
+	if (class == SET_NONE)
+		return REASON_NO_RULE;
+	set = match_set(class, generation);
+	if (!set || !set->n)
+		return REASON_NO_RULE;
+	return judge(p, set, generation, cpu, control, now);
+}
+
+static __always_inline bool passes(enum reason reason)
+{
+	return reason <= REASON_NOT_IP;
+}
+
+static __always_inline void count_reason(struct cpu *cpu, __u32 reason, __u64 bytes)
+{
+	/* the compiler knows the enum's range and drops a mask; the verifier
+	 * does not know it
+	 */
+	asm volatile("%0 &= %1" : "+r"(reason) : "i"(REASON_PLACES - 1));
+	count_add(&cpu->reasons[reason], bytes);
+}
+
+static __always_inline int gate(struct xdp_md *ctx)
+{
+	struct packet p = {};
+	struct control *control;
+	enum reason reason;
+	struct cpu *cpu;
+	__u32 zero = 0;
+
+	control = bpf_map_lookup_elem(&controls, &zero);
+	cpu = bpf_map_lookup_elem(&cpus, &zero);
+	if (!control || !cpu)
+		return XDP_PASS;
+	reason = parse_frame(ctx, &p);
+	if (frags)
+		p.length = bpf_xdp_get_buff_len(ctx);
+	if (p.shape & SHAPE_IP)
+		reason = judge_packet(ctx, &p, reason, cpu, control);
+	count_reason(cpu, reason, p.length);
+	return passes(reason) ? XDP_PASS : XDP_DROP;
+}
+
+SEC("xdp")
+int headgate(struct xdp_md *ctx)
+{
+	return gate(ctx);
+}
+
+/* For bpf2go: enums that no struct holds. */
+const enum slot_kind *unused_slot_kind __attribute__((unused));
+const enum reason *unused_reason __attribute__((unused));
+const enum limit_per *unused_limit_per __attribute__((unused));
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* From a limit set to a reason: takes from every limit of the set and counts
+ * for every rule. A watching limit charges its own bucket as if it enforced;
+ * it is neither charged nor counted when an enforcing one refuses.
+ */
+#pragma once
+
+#include "take.h"
+
+enum outcome {
+	OUTCOME_PASSED,
+	OUTCOME_REFUSED,
+	OUTCOME_WATCHED,
+};
+
+static __always_inline void count_add(struct count *count, __u64 bytes)
+{
+	count->packets++;
+	count->bytes += bytes;
+}
+
+static __always_inline void count_rule(const struct limit *limit, enum outcome outcome,
+				       __u64 bytes)
+{
+	__u32 index = limit->counter;
+	struct rule_counter *counter = bpf_map_lookup_elem(&rule_counters, &index);
+
+	if (!counter)
+		return;
+	if (outcome == OUTCOME_PASSED)
+		count_add(&counter->passed, bytes);
+	else if (outcome == OUTCOME_REFUSED)
+		count_add(&counter->refused, bytes);
+	else
+		count_add(&counter->watched, bytes);
+}
+
+static __always_inline enum reason refusal(enum take taken, const struct taking *t)
+{
+	if (taken == TAKE_REFUSED)
+		return t->place & OVERFLOW ? REASON_TABLE_FULL : REASON_OVER_RATE;
+	return REASON_CONTENDED;
+}
+
+static __always_inline struct limit *set_limit(const struct limit_set *set, __u32 i,
+					       __u32 generation)
+{
+	__u32 index = generation * MAX_LIMITS +
+		      (set->limits[i] & (MAX_LIMITS - 1));
+
+	return bpf_map_lookup_elem(&limits, &index);
+}
+
+static __always_inline enum reason judge_one(const struct packet *p, struct limit *limit,
+					     struct cpu *cpu, __u64 now)
+{
+	struct taking t = {};
+	enum take taken = take_one(&t, p, limit, cpu, now);
+	enum outcome outcome = OUTCOME_PASSED;
+
+	if (taken == TAKE_BUSY || taken == TAKE_LOST)
+		cpu->contended++;
+	if (taken != TAKE_OK)
+		outcome = limit->flags & LIMIT_WATCH ? OUTCOME_WATCHED : OUTCOME_REFUSED;
+	count_rule(limit, outcome, p->length);
+	return outcome == OUTCOME_REFUSED ? refusal(taken, &t) : REASON_WITHIN_RATE;
+}
+
+/* What a limit's answer means for the packet: REASON_WITHIN_RATE to go on. */
+static __always_inline enum reason judge_taken(const struct packet *p,
+					       const struct limit *limit, struct taking *t,
+					       struct cpu *cpu, enum take taken)
+{
+	if (taken == TAKE_OK)
+		return REASON_WITHIN_RATE;
+	if (taken != TAKE_REFUSED)
+		cpu->contended++;
+	t->over = true;
+	if (limit->flags & LIMIT_WATCH)
+		return REASON_WITHIN_RATE;
+	count_rule(limit, OUTCOME_REFUSED, p->length);
+	return refusal(taken, t);
+}
+
+/* Global functions: the verifier walks each once. The packet's takings lie in
+ * the CPU's memory, where the verifier does not follow their values.
+ */
+__noinline int judge_first(const struct packet *p, const struct limit *limit,
+			   struct taking *t, struct cpu *cpu, __u64 now)
+{
+	if (!p || !limit || !t || !cpu)
+		return REASON_CONTENDED;
+	taking_init(t, p, limit);
+	return judge_taken(p, limit, t, cpu, take_first(t, limit, cpu, now));
+}
+
+__noinline int judge_second(const struct packet *p, const struct limit *limit,
+			    struct taking *t, struct cpu *cpu, __u64 now)
+{
+	if (!p || !limit || !t || !cpu)
+		return REASON_CONTENDED;
+	if (t->over)
+		return REASON_WITHIN_RATE;
+	return judge_taken(p, limit, t, cpu, take_second(t, limit, cpu, now));
+}
+
+__noinline int judge_many(const struct packet *p, const struct limit_set *set,
+			  __u32 generation, struct cpu *cpu, __u64 now)
+{
+	int reason = REASON_WITHIN_RATE;
+	struct limit *limit;
+	__u32 i, n;
+
+	if (!p || !set || !cpu)
+		return REASON_CONTENDED;
+	n = set->n;
+	for (i = 0; i < SET_LIMITS && i < n && reason == REASON_WITHIN_RATE; i++) {
+		limit = set_limit(set, i, generation);
+		if (limit)
+			reason = judge_first(p, limit, &cpu->takings[i], cpu, now);
+	}
+	/* i is how many takings are this packet's */
+	n = i;
+	for (i = 0; i < SET_LIMITS && i < n && reason == REASON_WITHIN_RATE; i++) {
+		limit = set_limit(set, i, generation);
+		if (limit)
+			reason = judge_second(p, limit, &cpu->takings[i], cpu, now);
+	}
+	for (i = 0; i < SET_LIMITS && i < n; i++) {
+		limit = set_limit(set, i, generation);
+		if (reason != REASON_WITHIN_RATE)
+			take_undo(&cpu->takings[i], cpu);
+		else if (limit)
+			count_rule(limit, cpu->takings[i].over ? OUTCOME_WATCHED :
+								 OUTCOME_PASSED, p->length);
+	}
+	return reason;
+}
+
+static __always_inline enum reason judge(const struct packet *p,
+					 const struct limit_set *set, __u32 generation,
+					 struct cpu *cpu, struct control *control, __u64 now)
+{
+	if (set->flags & SET_EXACT)
+		now = clock_read(cpu, control);
+	if (set->n == 1) {
+		struct limit *limit = set_limit(set, 0, generation);
+
+		if (limit)
+			return judge_one(p, limit, cpu, now);
+	}
+	return judge_many(p, set, generation, cpu, now);
+}

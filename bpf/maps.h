@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* Every map: its key and value, who writes it and who reads it. All are
+ * pinned. Sizes that depend on the configuration are set by Go before load.
+ */
+#pragma once
+
+#include "types.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* The bucket table. Program: reads and writes. Daemon: maps it into memory,
+ * reads levels, sweeps dead slots.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 262144);
+	__type(key, __u32);
+	__type(value, struct line);
+} buckets SEC(".maps");
+
+/* Overflow buckets by counter index. Program: reads and writes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_COUNTERS);
+	__type(key, __u32);
+	__type(value, struct overflow);
+} overflows SEC(".maps");
+
+/* Daemon: writes. Program: reads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} controls SEC(".maps");
+
+/* Daemon only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct meta);
+} metas SEC(".maps");
+
+/* Two generations, the second after the first. Daemon: writes the idle one.
+ * Program: reads the one that controls names.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * SERVICES_SIZE);
+	__type(key, __u32);
+	__type(value, struct service);
+} services SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_SETS);
+	__type(key, __u32);
+	__type(value, struct limit_set);
+} limit_sets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_LIMITS);
+	__type(key, __u32);
+	__type(value, struct limit);
+} limits SEC(".maps");
+
+/* Which id and which counters a limit has. Daemon only. Ids are never given
+ * twice: a dead limit's slots name nobody.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_COUNTERS);
+	__type(key, struct limit_name);
+	__type(value, struct limit_id);
+} limit_ids SEC(".maps");
+
+/* What holds by source prefix alone. Daemon: writes. Program: reads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 262144);
+	__type(key, struct prefix4_key);
+	__type(value, struct prefix);
+} prefixes4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 262144);
+	__type(key, struct prefix6_key);
+	__type(value, struct prefix);
+} prefixes6 SEC(".maps");
+
+/* The host's own addresses. Daemon: writes. Program: reads, for errors that
+ * quote a packet of ours.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct own_address);
+	__type(value, __u8);
+} own_addresses SEC(".maps");
+
+/* Program: counts. Daemon: reads; clears a rule's entry when the index is
+ * given to another rule.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_COUNTERS);
+	__type(key, __u32);
+	__type(value, struct rule_counter);
+} rule_counters SEC(".maps");

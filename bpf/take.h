@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* Taking from the buckets of a packet: all of them or none.
+ *
+ * Read all; if one refuses, nothing is charged. Then charge in order; if one
+ * refuses now, undo those before it by compare-and-swap from the very value
+ * written. Where that fails the charge stays: too strict, never too loose.
+ */
+#pragma once
+
+#include "clock.h"
+#include "match.h"
+#include "table.h"
+
+#define TAKE_TRIES	2	/* a slot lost in mid-take is looked up again */
+#define CHARGE_TRIES	32
+
+enum take {
+	TAKE_OK,
+	TAKE_REFUSED,
+	TAKE_LOST,	/* the slot went to another key: look again */
+	TAKE_BUSY,	/* lost too many races */
+};
+
+static __always_inline __u64 limit_hash(const struct packet *p, const struct limit *limit)
+{
+	__u64 hi = p->hi, lo = p->lo;
+
+	if (limit->per == PER_TOTAL)
+		return 0;
+	/* what the link itself speaks has no other name than the sender's */
+	if (p->shape & SHAPE_VITAL)
+		return table_hash(p->link, 1);
+	if (!(p->shape & SHAPE_IPV6)) {
+		__u8 host = (32 - limit->bits4) & 31;
+
+		lo = lo >> host << host;
+	} else if (limit->bits6 <= 64) {
+		__u8 host = (64 - limit->bits6) & 63;
+
+		hi = hi >> host << host;
+		lo = 0;
+	}
+	return table_hash(hi, lo);
+}
+
+static __always_inline struct slot *taking_slot(const struct taking *t)
+{
+	struct overflow *overflow;
+	struct line *line;
+	__u32 index;
+
+	if (t->place & OVERFLOW) {
+		index = t->place & ~OVERFLOW;
+		overflow = bpf_map_lookup_elem(&overflows, &index);
+		return overflow ? &overflow->slot : NULL;
+	}
+	index = t->place / WAYS;
+	line = bpf_map_lookup_elem(&buckets, &index);
+	return line ? &line->way[t->place % WAYS] : NULL;
+}
+
+/* Is the slot still the key's? Then it refuses; the first time it does, it is
+ * marked, and later refusals only read.
+ */
+static __always_inline enum take slot_refuses(struct slot *slot, const struct taking *t)
+{
+	__u64 tag = READ(slot->tag);
+
+	if (t->place & OVERFLOW)
+		return TAKE_REFUSED;
+	if (tag == (t->tag | TAG_DENIED))
+		return TAKE_REFUSED;
+	if (tag != t->tag)
+		return TAKE_LOST;
+	__sync_fetch_and_or(&slot->tag, TAG_DENIED);
+	return TAKE_REFUSED;
+}
+
+static __always_inline void taking_init(struct taking *t, const struct packet *p,
+					const struct limit *limit)
+{
+	t->length = limit->flags & LIMIT_BYTES ? p->length : 1;
+	t->tag = table_tag(limit_hash(p, limit), limit->salt, SLOT_RULE);
+	t->cost = bucket_cost(t->length, limit->mult, limit->shift);
+	t->burst = limit->burst;
+	t->charged = false;
+	t->over = false;
+}
+
+/* Turns to the overflow bucket: the table has no slot for the key. */
+static __always_inline void taking_overflow(struct taking *t, const struct limit *limit)
+{
+	t->place = OVERFLOW | limit->counter;
+	t->tag = 0;
+	t->cost = bucket_cost(t->length, limit->overflow_mult, limit->overflow_shift);
+	t->burst = limit->overflow_burst;
+}
+
+/* Finds or claims the bucket and says whether it admits the packet. A bucket
+ * that was just claimed is charged already.
+ */
+static __always_inline enum take take_read(struct taking *t, const struct limit *limit,
+					   struct cpu *cpu, __u64 now)
+{
+	__u32 index = table_index(t->tag);
+	struct slot *slot;
+	__u64 next;
+	int way;
+
+	/* more than the burst fits into no bucket: claim none */
+	if (t->cost > t->burst)
+		return TAKE_REFUSED;
+	way = table_claim(index, t->tag, now, now + t->cost);
+	if (way == WAY_BUSY)
+		return TAKE_BUSY;
+	if (way == WAY_FULL) {
+		cpu->overflowed++;
+		taking_overflow(t, limit);
+	} else {
+		t->place = index * WAYS + (way & (WAYS - 1));
+		if (way & WAY_EVICTED)
+			cpu->evicted_live++;
+		if (way & WAY_CLAIMED) {
+			t->before = now;
+			t->tat = now + t->cost;
+			t->charged = true;
+			return TAKE_OK;
+		}
+	}
+	slot = taking_slot(t);
+	if (!slot)
+		return TAKE_BUSY;
+	t->tat = READ(slot->tat);
+	if (bucket_take(t->tat, now, t->cost, t->burst, &next))
+		return TAKE_OK;
+	return slot_refuses(slot, t);
+}
+
+/* Charges a bucket that was read. The tag is read again after the charge:
+ * whoever claims the slot reads the TAT after the tag, so one of the two sees
+ * the other, and no charge is lost.
+ */
+static __always_inline enum take take_charge(struct taking *t, struct cpu *cpu, __u64 now)
+{
+	struct slot *slot = taking_slot(t);
+	__u64 next, seen;
+	int try;
+
+	if (!slot)
+		return TAKE_BUSY;
+	for (try = 0; try < CHARGE_TRIES; try++) {
+		if (!bucket_take(t->tat, now, t->cost, t->burst, &next))
+			return slot_refuses(slot, t);
+		seen = __sync_val_compare_and_swap(&slot->tat, t->tat, next);
+		if (seen == t->tat) {
+			t->before = seen;
+			t->tat = next;
+			t->charged = true;
+			if ((READ(slot->tag) & ~TAG_DENIED) == t->tag)
+				return TAKE_OK;
+			cpu->recharged++;
+			t->charged = false;
+			return TAKE_LOST;
+		}
+		t->tat = seen;
+	}
+	return TAKE_BUSY;
+}
+
+static __always_inline void take_undo(const struct taking *t, struct cpu *cpu)
+{
+	struct slot *slot = taking_slot(t);
+
+	if (slot && t->charged &&
+	    __sync_val_compare_and_swap(&slot->tat, t->tat, t->before) != t->tat)
+		cpu->undo_failed++;
+}
+
+/* Global functions: the verifier walks each once, however many limits meet. */
+
+/* Read and charge, with all that may come between. */
+__noinline int take_slow(struct taking *t, const struct limit *limit, struct cpu *cpu,
+			 __u64 now)
+{
+	enum take taken = TAKE_LOST;
+	int try;
+
+	if (!t || !limit || !cpu)
+		return TAKE_BUSY;
+	for (try = 0; try < TAKE_TRIES && taken == TAKE_LOST; try++) {
+		taken = take_read(t, limit, cpu, now);
+		if (taken == TAKE_OK && !t->charged)
+			taken = take_charge(t, cpu, now);
+	}
+	return taken;
+}
+
+/* Phase one of several limits. */
+__noinline int take_first(struct taking *t, const struct limit *limit, struct cpu *cpu,
+			  __u64 now)
+{
+	enum take taken = TAKE_LOST;
+	int try;
+
+	if (!t || !limit || !cpu)
+		return TAKE_BUSY;
+	for (try = 0; try < TAKE_TRIES && taken == TAKE_LOST; try++)
+		taken = take_read(t, limit, cpu, now);
+	return taken;
+}
+
+/* Phase two. */
+__noinline int take_second(struct taking *t, const struct limit *limit, struct cpu *cpu,
+			   __u64 now)
+{
+	enum take taken;
+
+	if (!t || !limit || !cpu)
+		return TAKE_BUSY;
+	if (t->charged)
+		return TAKE_OK;
+	taken = take_charge(t, cpu, now);
+	return taken == TAKE_LOST ? take_slow(t, limit, cpu, now) : taken;
+}
+
+/* The packet's only limit, which most packets have. What nearly always happens
+ * is here in line: the key has its slot, and the first swap is not disturbed.
+ */
+static __always_inline enum take take_one(struct taking *t, const struct packet *p,
+					  const struct limit *limit, struct cpu *cpu,
+					  __u64 now)
+{
+	struct line *line;
+	struct slot *slot;
+	__u64 next, tag;
+	__u32 index;
+	int way;
+
+	taking_init(t, p, limit);
+	index = table_index(t->tag);
+	line = bpf_map_lookup_elem(&buckets, &index);
+	if (!line)
+		return TAKE_BUSY;
+	way = table_find(line, t->tag);
+	if (way < 0)
+		return take_slow(t, limit, cpu, now);
+	slot = &line->way[way & (WAYS - 1)];
+	t->tat = READ(slot->tat);
+	if (!bucket_take(t->tat, now, t->cost, t->burst, &next)) {
+		tag = READ(slot->tag);
+		if (tag == (t->tag | TAG_DENIED))
+			return TAKE_REFUSED;
+	} else if (__sync_val_compare_and_swap(&slot->tat, t->tat, next) == t->tat) {
+		tag = READ(slot->tag) & ~TAG_DENIED;
+		if (tag == t->tag)
+			return TAKE_OK;
+		cpu->recharged++;
+	}
+	return take_slow(t, limit, cpu, now);
+}

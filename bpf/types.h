@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
+/* Structs and enums that the program shares with Go. Their layout is the
+ * layout of the pinned maps: whoever changes one raises LAYOUT_VERSION.
+ */
+#pragma once
+
+#include <linux/types.h>
+#include <stdbool.h>
+
+#define LAYOUT_VERSION	1
+
+/* Memory that another CPU or the daemon writes at the same time. */
+#define READ(x)		(*(volatile typeof(x) *)&(x))
+#define WRITE(x, v)	(*(volatile typeof(x) *)&(x) = (v))
+
+#define WAYS		4	/* slots in a line of the bucket table */
+#define SET_LIMITS	6	/* limits on a packet: 4, and 2 kept for rules with an end */
+#define MAX_LIMITS	4096	/* in a generation */
+#define MAX_SETS	4096	/* different limit sets in a generation */
+#define MAX_COUNTERS	8192	/* rules that have counters at the same time */
+#define CLASSES		32	/* service classes in one entry of services */
+
+/* The top bits of a slot's tag are a keyed hash of (limit, key). */
+#define TAG_RESERVED	(1ULL << 0)	/* being claimed: not yet a bucket */
+#define TAG_DENIED	(1ULL << 1)	/* has refused: not evicted by newcomers */
+#define TAG_KIND_SHIFT	2
+#define TAG_KIND	(3ULL << TAG_KIND_SHIFT)
+#define TAG_FLAGS	(TAG_RESERVED | TAG_DENIED)
+
+enum slot_kind {
+	SLOT_RULE,	/* a rule's bucket */
+	SLOT_STRIKE,	/* counts refusals */
+	SLOT_BLOCK,	/* TAT is the end of a block; evicted last */
+	SLOT_FLOW,
+};
+
+/* TATs and all times here are in ticks: 1/64 ns since the table's epoch. */
+struct slot {
+	__u64 tag;
+	__u64 tat;
+};
+
+struct line {
+	struct slot way[WAYS];
+};
+_Static_assert(sizeof(struct line) == 64, "a line is one cache line");
+
+enum limit_per {
+	PER_TOTAL,
+	PER_SOURCE,
+};
+
+#define LIMIT_WATCH	(1 << 0)
+#define LIMIT_BYTES	(1 << 1)	/* length is the frame's, else 1 */
+
+struct limit {
+	__u64 salt;		/* keyed hash of kind and limit id */
+	__u64 mult;		/* cost = (length * mult) >> shift, to nearest */
+	__u64 burst;		/* ticks a bucket may be ahead */
+	__u64 overflow_mult;	/* the same for the overflow bucket */
+	__u64 overflow_burst;
+	__u32 id;
+	__u32 counter;		/* index in rule_counters and overflows */
+	__u8 shift;
+	__u8 overflow_shift;
+	__u8 per;		/* enum limit_per */
+	__u8 flags;
+	__u8 bits4;		/* PER_SOURCE: prefix length that makes one key */
+	__u8 bits6;
+	__u16 reserved[5];
+};
+_Static_assert(sizeof(struct limit) == 64, "a limit is one cache line");
+
+#define SET_EXACT	(1 << 0)	/* a burst is too small for the cached clock */
+
+struct limit_set {
+	__u16 n;
+	__u16 flags;
+	__u32 limits[SET_LIMITS];	/* indices in limits, of the same generation */
+	__u32 reserved;
+};
+_Static_assert(sizeof(struct limit_set) == 32, "limit_set layout");
+
+/* services: of each generation first TCP's ports, then UDP's, then all
+ * protocols by number for packets without a known port.
+ */
+#define SERVICES_TCP	0
+#define SERVICES_UDP	(65536 / CLASSES)
+#define SERVICES_PROTO	(2 * 65536 / CLASSES)
+#define SERVICES_SIZE	(SERVICES_PROTO + 256 / CLASSES)
+#define CLASS_MANAGED	0x8000	/* a management port; the rest is the set's index */
+
+struct service {
+	__u16 class[CLASSES];
+};
+
+/* Set indices with a fixed meaning. */
+#define SET_NONE	0
+#define SET_VITAL	1
+
+#define BLOCK_FOREVER		(~0ULL)
+#define PREFIX_ALLOW		(1 << 0)
+#define PREFIX_MANAGEMENT	(1 << 1)
+
+/* What holds for a prefix, also by the prefixes that cover it: the latest end
+ * and all flags, so that one look-up of the longest match says it all.
+ */
+struct prefix {
+	__u64 block_end;	/* ticks; 0: no block; or BLOCK_FOREVER */
+	__u32 flags;
+	__u32 own_flags;	/* what this prefix itself was given: for Go */
+	__u64 own_end;
+};
+_Static_assert(sizeof(struct prefix) == 24, "prefix layout");
+
+struct prefix4_key {
+	__u32 bits;
+	__u8 address[4];
+};
+
+struct prefix6_key {
+	__u32 bits;
+	__u8 address[16];
+};
+
+struct own_address {
+	__u8 address[16];	/* IPv4 as ::ffff:a.b.c.d */
+};
+
+/* One entry, written by the daemon, read first by each packet. */
+struct control {
+	__u32 generation;	/* 0 or 1: which half of the tables holds */
+	__u32 prefixes4;	/* entries in each trie; 0 spares the look-up */
+	__u32 prefixes6;
+	__u32 flags;
+	__u64 now;		/* the clock of a program loaded with fixed_clock */
+	__u64 reserved[5];
+};
+_Static_assert(sizeof(struct control) == 64, "control is one cache line");
+
+#define META_MAGIC	0x48474154	/* "HGAT" */
+
+/* One entry, written once when the maps are made. */
+struct meta {
+	__u32 magic;
+	__u32 layout;
+	__u64 epoch;		/* CLOCK_MONOTONIC, ns */
+	__u64 seed[4];
+	__u32 lines;
+	__u32 next_limit;	/* the next limit id, never given twice */
+	__u64 reserved[2];
+};
+_Static_assert(sizeof(struct meta) == 72, "meta layout");
+
+/* The name of a limit: its rule, per, algorithm and unit, padded with zeros. */
+struct limit_name {
+	__u8 text[128];
+};
+
+struct limit_id {
+	__u32 id;
+	__u32 counter;
+};
+
+/* Every packet has exactly one reason. Go names them: maps/reasons.go. */
+enum reason {
+	REASON_NO_RULE,
+	REASON_WITHIN_RATE,
+	REASON_VITAL,
+	REASON_MANAGEMENT,
+	REASON_ALLOW,
+	REASON_NOT_IP,
+	REASON_BLOCK,
+	REASON_OVER_RATE,
+	REASON_TABLE_FULL,
+	REASON_CONTENDED,
+	REASON_MALFORMED,
+	REASON_TRUNCATED,
+	REASON_VLAN_DEPTH,
+	REASONS,
+};
+
+#define REASON_PLACES	32
+
+struct count {
+	__u64 packets;
+	__u64 bytes;
+};
+
+#define OVERFLOW	(1U << 31)	/* taking.place is an overflow bucket */
+
+/* One limit's bucket, while a packet takes from it. */
+struct taking {
+	__u64 tag;
+	__u64 tat;		/* as read; once charged, as written */
+	__u64 before;		/* what the charge replaced */
+	__u64 cost;
+	__u64 burst;
+	__u64 length;
+	__u32 place;		/* line * WAYS + way, or OVERFLOW | counter */
+	__u8 charged;
+	__u8 over;		/* it has refused the packet */
+	__u16 reserved;
+};
+
+/* A CPU's own: its cached clock, and what it has seen. */
+struct cpu {
+	__u64 now;
+	__u64 jiffies;
+	__u32 left;		/* packets until the clock is read again */
+	__u32 reserved;
+	__u64 evicted_live;	/* live buckets that lost their slot */
+	__u64 overflowed;	/* packets charged to an overflow bucket */
+	__u64 contended;	/* packets that lost a race too often */
+	__u64 undo_failed;	/* charges left standing: too strict */
+	__u64 recharged;	/* charges that met a slot just lost */
+	struct count reasons[REASON_PLACES];
+	struct taking takings[SET_LIMITS];	/* of the packet in hand */
+};
+
+struct rule_counter {
+	struct count passed;
+	struct count refused;
+	struct count watched;
+};
+
+/* The bucket that sources share when the table has no slot for them. Its tag
+ * stays 0. Alone on its cache line: in a flood every CPU writes it.
+ */
+struct overflow {
+	struct slot slot;
+	__u64 reserved[6];
+};

@@ -1,0 +1,315 @@
+package maps
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/gaissmai/bart"
+)
+
+// Flags of a prefix, as in bpf/types.h.
+const (
+	prefixAllow      = 1 << 0
+	prefixManagement = 1 << 1
+	blockForever     = ^uint64(0)
+
+	// longestBlock keeps a block's end within what signed ticks can compare;
+	// a longer one is set again before it ends.
+	longestBlock = 4 * 365 * 24 * time.Hour
+)
+
+// Lists is what passes or is dropped by source prefix alone.
+type Lists struct {
+	Management []netip.Prefix
+	Allow      []netip.Prefix
+	Block      map[netip.Prefix]time.Time // its end; the zero time: never
+}
+
+// own is what one prefix itself was given.
+type own struct {
+	end   uint64 // ticks; 0: no block; blockForever
+	flags uint32
+}
+
+// lists is what the tries hold. The program takes the longest match only, so
+// each entry also says what holds by the prefixes that cover it.
+type lists struct {
+	gate *Gate
+	own  *bart.Table[own]
+}
+
+// openLists reads what the tries hold: after a restart that is what was in
+// force.
+func openLists(g *Gate) (*lists, error) {
+	l := &lists{gate: g, own: &bart.Table[own]{}}
+	var value bpfPrefix
+	var key4 bpfPrefix4Key
+	entries := g.objects.Prefixes4.Iterate()
+	for entries.Next(&key4, &value) {
+		p := netip.PrefixFrom(netip.AddrFrom4(key4.Address), int(key4.Bits))
+		l.own.Insert(p, own{value.OwnEnd, value.OwnFlags})
+	}
+	if err := entries.Err(); err != nil {
+		return nil, fmt.Errorf("read the IPv4 prefixes: %w", err)
+	}
+	var key6 bpfPrefix6Key
+	entries = g.objects.Prefixes6.Iterate()
+	for entries.Next(&key6, &value) {
+		p := netip.PrefixFrom(netip.AddrFrom16(key6.Address), int(key6.Bits))
+		l.own.Insert(p, own{value.OwnEnd, value.OwnFlags})
+	}
+	if err := entries.Err(); err != nil {
+		return nil, fmt.Errorf("read the IPv6 prefixes: %w", err)
+	}
+	g.control.setPrefixes(l.own.Size4(), l.own.Size6())
+	return l, nil
+}
+
+// SetLists makes l the lists in force and touches only what differs. A block
+// that is in force with the same end, to a second, keeps the end it has.
+func (g *Gate) SetLists(l Lists) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wanted := map[netip.Prefix]own{}
+	flag := func(ps []netip.Prefix, flag uint32) {
+		for _, p := range ps {
+			p = p.Masked()
+			o := wanted[p]
+			o.flags |= flag
+			wanted[p] = o
+		}
+	}
+	flag(l.Management, prefixManagement)
+	flag(l.Allow, prefixAllow)
+	for p, end := range l.Block {
+		p = p.Masked()
+		o := wanted[p]
+		o.end = g.ticksAt(end)
+		if was, ok := g.lists.own.Get(p); ok && sameEnd(was.end, o.end) {
+			o.end = was.end
+		}
+		wanted[p] = o
+	}
+	return g.lists.become(wanted)
+}
+
+func sameEnd(a, b uint64) bool {
+	if a == 0 || b == 0 || a == blockForever || b == blockForever {
+		return a == b
+	}
+	d := int64(a - b)
+	return max(d, -d) < int64(time.Second)*ticksPerNano
+}
+
+// become adds and changes before it removes, so that nothing wanted is ever
+// without its entry.
+func (l *lists) become(wanted map[netip.Prefix]own) error {
+	var gone []netip.Prefix
+	for p := range l.own.All() {
+		if _, ok := wanted[p]; !ok {
+			gone = append(gone, p)
+		}
+	}
+	for p, o := range wanted {
+		if was, ok := l.own.Get(p); ok && was == o {
+			continue
+		}
+		if err := l.set(p, o); err != nil {
+			return err
+		}
+	}
+	for _, p := range gone {
+		if err := l.set(p, own{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Block drops packets from p until end; the zero time: for ever. It replaces
+// an earlier end of the same prefix.
+func (g *Gate) Block(p netip.Prefix, end time.Time) error {
+	return g.change(p, func(o *own) { o.end = g.ticksAt(end) })
+}
+
+// Unblock ends the block of exactly p. Blocks that cover p stay.
+func (g *Gate) Unblock(p netip.Prefix) error {
+	return g.change(p, func(o *own) { o.end = 0 })
+}
+
+// Allow lets packets from p pass blocks and rules.
+func (g *Gate) Allow(p netip.Prefix) error {
+	return g.change(p, func(o *own) { o.flags |= prefixAllow })
+}
+
+// Disallow ends the allow of exactly p.
+func (g *Gate) Disallow(p netip.Prefix) error {
+	return g.change(p, func(o *own) { o.flags &^= prefixAllow })
+}
+
+func (g *Gate) change(p netip.Prefix, change func(*own)) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p = p.Masked()
+	o, _ := g.lists.own.Get(p)
+	change(&o)
+	return g.lists.set(p, o)
+}
+
+// Blocks returns the blocks that the maps hold, with their ends (zero: never):
+// they survive the daemon.
+func (g *Gate) Blocks() (map[netip.Prefix]time.Time, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := map[netip.Prefix]time.Time{}
+	now := g.now()
+	for p, o := range g.lists.own.All() {
+		switch left := int64(o.end - now); {
+		case o.end == blockForever:
+			all[p] = time.Time{}
+		case o.end != 0 && left > 0:
+			all[p] = time.Now().Add(time.Duration(left / ticksPerNano))
+		}
+	}
+	return all, nil
+}
+
+// ticksAt is a block's end in ticks.
+func (g *Gate) ticksAt(end time.Time) uint64 {
+	if end.IsZero() {
+		return blockForever
+	}
+	left := min(time.Until(end), longestBlock)
+	if left <= 0 {
+		return 0
+	}
+	return g.now() + uint64(left)*ticksPerNano
+}
+
+// set gives p its own value and writes it and all entries that it covers.
+// After an error the kernel holds a mixture of old and new ends for prefixes
+// below p, and set can be called again.
+func (l *lists) set(p netip.Prefix, o own) error {
+	was, existed := l.own.Get(p)
+	if o == (own{}) {
+		if !existed {
+			return nil
+		}
+		l.own.Delete(p)
+	} else {
+		l.own.Insert(p, o)
+	}
+	if err := l.write(p, o); err != nil {
+		l.restore(p, was, existed)
+		return err
+	}
+	for below, o := range l.own.Subnets(p) {
+		if below == p {
+			continue
+		}
+		if err := l.put(below, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lists) restore(p netip.Prefix, was own, existed bool) {
+	if existed {
+		l.own.Insert(p, was)
+	} else {
+		l.own.Delete(p)
+	}
+}
+
+// write stores or removes p itself. The count that lets the program spare the
+// look-up is raised before an entry comes and lowered after it went.
+func (l *lists) write(p netip.Prefix, o own) error {
+	if o != (own{}) {
+		err := l.put(p, o)
+		l.gate.control.setPrefixes(l.own.Size4(), l.own.Size6())
+		return err
+	}
+	err := l.remove(p)
+	if err == nil {
+		l.gate.control.setPrefixes(l.own.Size4(), l.own.Size6())
+	}
+	return err
+}
+
+// put writes one entry with what it inherits.
+func (l *lists) put(p netip.Prefix, o own) error {
+	value := bpfPrefix{BlockEnd: o.end, Flags: o.flags, OwnEnd: o.end, OwnFlags: o.flags}
+	now := l.gate.now()
+	for _, above := range l.own.Supernets(p) {
+		value.BlockEnd = laterEnd(value.BlockEnd, above.end, now)
+		value.Flags |= above.flags
+	}
+	m, key := l.entry(p)
+	if err := m.Put(key, &value); err != nil {
+		return fmt.Errorf("write prefix %s: %w (the table holds %d)", p, err, m.MaxEntries())
+	}
+	return nil
+}
+
+func laterEnd(a, b, now uint64) uint64 {
+	if a == blockForever || b == blockForever {
+		return blockForever
+	}
+	if b == 0 || (a != 0 && int64(a-now) >= int64(b-now)) {
+		return a
+	}
+	return b
+}
+
+func (l *lists) remove(p netip.Prefix) error {
+	m, key := l.entry(p)
+	if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("remove prefix %s: %w", p, err)
+	}
+	return nil
+}
+
+func (l *lists) entry(p netip.Prefix) (*ebpf.Map, any) {
+	if p.Addr().Is4() {
+		return l.gate.objects.Prefixes4, &bpfPrefix4Key{Bits: uint32(p.Bits()), Address: p.Addr().As4()}
+	}
+	return l.gate.objects.Prefixes6, &bpfPrefix6Key{Bits: uint32(p.Bits()), Address: p.Addr().As16()}
+}
+
+// SetOwnAddresses tells the program which addresses are the host's: an ICMP
+// error that quotes a packet from one of them is vital.
+func (g *Gate) SetOwnAddresses(addresses []netip.Addr) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wanted := map[bpfOwnAddress]bool{}
+	for _, a := range addresses {
+		wanted[bpfOwnAddress{Address: a.WithZone("").As16()}] = true
+	}
+	var gone []bpfOwnAddress
+	var key bpfOwnAddress
+	var value uint8
+	entries := g.objects.OwnAddresses.Iterate()
+	for entries.Next(&key, &value) {
+		if !wanted[key] {
+			gone = append(gone, key)
+		}
+	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("read the own addresses: %w", err)
+	}
+	for key := range wanted {
+		if err := g.objects.OwnAddresses.Put(&key, uint8(1)); err != nil {
+			return fmt.Errorf("write own address: %w", err)
+		}
+	}
+	for _, key := range gone {
+		if err := g.objects.OwnAddresses.Delete(&key); err != nil {
+			return fmt.Errorf("remove own address: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package maps
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// LayoutVersion is the version of the pinned maps' layout that this package
+// reads and writes. It is part of their folder's name.
+const LayoutVersion = 1
+
+const (
+	metaMagic = 0x48474154 // "HGAT"
+	ways      = 4
+
+	minSlots = 4096
+	maxSlots = 1 << 27
+)
+
+var errPermission = unix.EPERM
+
+// MapDir is the folder of the pinned maps under the folder of all pins.
+func MapDir(pins string) string {
+	return filepath.Join(pins, fmt.Sprintf("v%d", LayoutVersion))
+}
+
+func resize(spec *ebpf.CollectionSpec, slots uint32) error {
+	if slots < minSlots || slots > maxSlots || slots&(slots-1) != 0 {
+		return fmt.Errorf("bucket table of %d slots: take a power of two from %d to %d", slots, minSlots, maxSlots)
+	}
+	spec.Maps["buckets"].MaxEntries = slots / ways
+	return nil
+}
+
+// preparePins makes the folder of pinned maps and returns it; "" for none.
+func preparePins(pins string) (string, error) {
+	if pins == "" {
+		return "", nil
+	}
+	dir := MapDir(pins)
+	if err := checkLayouts(pins); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the folder of pins %s: %w (is a bpffs mounted there? mount -t bpf bpf /sys/fs/bpf)", dir, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return "", fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if fs.Type != unix.BPF_FS_MAGIC {
+		os.Remove(dir)
+		return "", fmt.Errorf("%s is not in a bpffs: mount one (mount -t bpf bpf /sys/fs/bpf) or set state.pins to a folder in one", pins)
+	}
+	return dir, nil
+}
+
+// checkLayouts refuses pins of another layout instead of starting beside them
+// with an empty table.
+func checkLayouts(pins string) error {
+	entries, err := os.ReadDir(pins)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "v") && e.Name() != filepath.Base(MapDir(pins)) {
+			return fmt.Errorf("%s holds pins of layout %s, this version reads v%d: run `headgate detach --all` with the version that made them", pins, e.Name(), LayoutVersion)
+		}
+	}
+	return nil
+}
+
+// adoptSizes lets the bucket table that is pinned already keep its size.
+func adoptSizes(spec *ebpf.CollectionSpec, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	pinned, err := ebpf.LoadPinnedMap(filepath.Join(dir, "buckets"), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the pinned map %s: %w (remove the file if it is not Headgate's)", filepath.Join(dir, "buckets"), err)
+	}
+	defer pinned.Close()
+	spec.Maps["buckets"].MaxEntries = pinned.MaxEntries()
+	return nil
+}
+
+// mapSet is every map of the gate by name.
+type mapSet struct {
+	maps    map[string]*ebpf.Map
+	adopted bool
+}
+
+func (s *mapSet) close() {
+	for _, m := range s.maps {
+		m.Close()
+	}
+}
+
+// openMaps adopts the maps pinned in dir and makes and pins those missing.
+func openMaps(spec *ebpf.CollectionSpec, dir string) (*mapSet, error) {
+	set := &mapSet{maps: map[string]*ebpf.Map{}}
+	for name, ms := range spec.Maps {
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		ms := ms.Copy()
+		if dir != "" {
+			ms.Pinning = ebpf.PinByName
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				set.adopted = true
+			}
+		}
+		m, err := ebpf.NewMapWithOptions(ms, ebpf.MapOptions{PinPath: dir})
+		if err != nil {
+			set.close()
+			return nil, mapError(name, dir, err)
+		}
+		set.maps[name] = m
+	}
+	return set, nil
+}
+
+func mapError(name, dir string, err error) error {
+	switch {
+	case errors.Is(err, ebpf.ErrMapIncompatible):
+		return fmt.Errorf("the pinned map %s has another shape: %w (remove it: `headgate detach --all`)", filepath.Join(dir, name), err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("make map %s: %w (run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)", name, syscall.EPERM)
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("make map %s: %w (lower network.slots)", name, err)
+	}
+	return fmt.Errorf("make map %s: %w", name, err)
+}
+
+func loadError(err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("load the XDP program: %w (run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)", syscall.EPERM)
+	}
+	var verifier *ebpf.VerifierError
+	if errors.As(err, &verifier) {
+		return fmt.Errorf("load the XDP program: the kernel refuses it; Linux 6.1 is the oldest supported: %w", err)
+	}
+	return fmt.Errorf("load the XDP program: %w", err)
+}
+
+func setConstants(spec *ebpf.CollectionSpec, meta bpfMeta, clock Clock) error {
+	cached := clock == ClockCached
+	if clock == ClockMeasured {
+		cached = cachedClockPays()
+	}
+	constants := map[string]any{
+		"epoch":        meta.Epoch,
+		"line_mask":    meta.Lines - 1,
+		"seed0":        meta.Seed[0],
+		"seed1":        meta.Seed[1],
+		"seed2":        meta.Seed[2],
+		"seed3":        meta.Seed[3],
+		"cached_clock": cached,
+		"fixed_clock":  clock == ClockFixed,
+	}
+	for name, value := range constants {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s in the program: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// loadPlain loads the program for drivers that give one buffer a frame.
+func loadPlain(spec *ebpf.CollectionSpec, options ebpf.CollectionOptions) (*ebpf.Program, error) {
+	var plain struct {
+		Headgate *ebpf.Program `ebpf:"headgate"`
+	}
+	if err := spec.LoadAndAssign(&plain, &options); err != nil {
+		return nil, err
+	}
+	return plain.Headgate, nil
+}
+
+// loadFrags loads the program that takes frames of several buffers, and all
+// maps.
+func loadFrags(spec *ebpf.CollectionSpec, options ebpf.CollectionOptions, o *bpfObjects) error {
+	if err := spec.Variables["frags"].Set(true); err != nil {
+		return err
+	}
+	spec.Programs["headgate"].Flags |= unix.BPF_F_XDP_HAS_FRAGS
+	return spec.LoadAndAssign(o, &options)
+}
+
+// LoadBeside loads the programs of another object onto the gate's maps, with
+// the gate's constants: for benchmarks, which wrap the program. to is a struct
+// as for ebpf.CollectionSpec.LoadAndAssign.
+func (g *Gate) LoadBeside(spec *ebpf.CollectionSpec, to any, clock Clock) error {
+	if err := setConstants(spec, g.meta, clock); err != nil {
+		return err
+	}
+	replacements := map[string]*ebpf.Map{}
+	for name, m := range g.mapsByName() {
+		if spec.Maps[name] != nil {
+			spec.Maps[name].MaxEntries = m.MaxEntries()
+			replacements[name] = m
+		}
+	}
+	if err := spec.LoadAndAssign(to, &ebpf.CollectionOptions{MapReplacements: replacements}); err != nil {
+		return loadError(err)
+	}
+	return nil
+}
+
+func (g *Gate) mapsByName() map[string]*ebpf.Map {
+	o := &g.objects
+	return map[string]*ebpf.Map{
+		"buckets": o.Buckets, "overflows": o.Overflows, "controls": o.Controls,
+		"metas": o.Metas, "services": o.Services, "limit_sets": o.LimitSets,
+		"limits": o.Limits, "limit_ids": o.LimitIds, "prefixes4": o.Prefixes4,
+		"prefixes6": o.Prefixes6, "own_addresses": o.OwnAddresses, "cpus": o.Cpus,
+		"rule_counters": o.RuleCounters,
+	}
+}
