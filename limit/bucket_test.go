@@ -15,6 +15,9 @@ func TestTakeModel(t *testing.T) {
 		debt := rapid.Int64Range(-1<<62, 1<<62).Draw(t, "debt")
 		cost := rapid.Uint64Range(0, 1<<62).Draw(t, "cost")
 		burst := rapid.Uint64Range(0, 1<<62-1).Draw(t, "burst")
+		if edge := int64(burst) - int64(cost); rapid.Bool().Draw(t, "at the edge") && edge > -1<<62 {
+			debt = edge + rapid.Int64Range(-1, 1).Draw(t, "beside")
+		}
 		tat := now + uint64(debt)
 		next, ok := Take(tat, now, cost, burst)
 

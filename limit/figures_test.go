@@ -72,6 +72,17 @@ func checkPrecision(t interface{ Fatalf(string, ...any) }, f Figures, amount int
 	}
 }
 
+// TestFiguresRound pins what the C bucket is given: nearest, not down.
+func TestFiguresRound(t *testing.T) {
+	f, err := NewFigures(3_000_000, time.Second, 2, true) // 21333.3 ticks a byte
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Burst != 42667 || f.Cost(1) != 21333 || f.Cost(2) != 42667 || f.Cost(1514) != 32298667 {
+		t.Fatalf("%+v, costs %d, %d, %d", f, f.Cost(1), f.Cost(2), f.Cost(1514))
+	}
+}
+
 func TestFiguresRefused(t *testing.T) {
 	cases := []struct {
 		name     string
