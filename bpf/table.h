@@ -186,9 +186,10 @@ static __always_inline int choose_slot(struct line *line, __u64 now, __u64 *old,
 	return own;
 }
 
-/* Finds tag's slot in line index, or claims one whose bucket starts with tat.
- * Returns its way, with WAY_CLAIMED and WAY_EVICTED, or WAY_FULL or WAY_BUSY.
- * A global function: the verifier walks it once.
+/* Claims a slot in line index for tag, which had none when the caller looked;
+ * the bucket starts with tat. Returns its way, with WAY_CLAIMED and
+ * WAY_EVICTED where it is a new one, or WAY_FULL or WAY_BUSY. A global
+ * function: the verifier walks it once.
  */
 __noinline int table_claim(__u32 index, __u64 tag, __u64 now, __u64 tat)
 {
@@ -200,20 +201,16 @@ __noinline int table_claim(__u32 index, __u64 tag, __u64 now, __u64 tat)
 	if (!line)
 		return WAY_BUSY;
 	for (try = 0; try < CLAIM_TRIES; try++) {
-		way = table_find(line, tag);
-		if (way == WAY_BUSY)
-			continue;
-		if (way >= 0)
-			return way;
 		own = choose_slot(line, now, &old, &was_free);
 		if (own < 0)
 			return own;
 		way = claim_slot(line, index, own, old, was_free, tag, now, tat);
-		if (way < 0)
-			continue;
 		if (way == own)
-			way |= was_free ? WAY_CLAIMED : WAY_CLAIMED | WAY_EVICTED;
-		return way;
+			return way | (was_free ? WAY_CLAIMED : WAY_CLAIMED | WAY_EVICTED);
+		if (way < 0)
+			way = table_find(line, tag);
+		if (way >= 0)
+			return way;
 	}
 	return WAY_BUSY;
 }

@@ -104,13 +104,19 @@ static __always_inline enum take take_read(struct taking *t, const struct limit 
 {
 	__u32 index = table_index(t->tag);
 	struct slot *slot;
+	struct line *line;
 	__u64 next;
 	int way;
 
 	/* more than the burst fits into no bucket: claim none */
 	if (t->cost > t->burst)
 		return TAKE_REFUSED;
-	way = table_claim(index, t->tag, now, now + t->cost);
+	line = bpf_map_lookup_elem(&buckets, &index);
+	if (!line)
+		return TAKE_BUSY;
+	way = table_find(line, t->tag);
+	if (way < 0)
+		way = table_claim(index, t->tag, now, now + t->cost);
 	if (way == WAY_BUSY)
 		return TAKE_BUSY;
 	if (way == WAY_FULL) {
@@ -242,6 +248,14 @@ static __always_inline enum take take_one(struct taking *t, const struct packet 
 	if (!line)
 		return TAKE_BUSY;
 	way = table_find(line, t->tag);
+	if (way < 0 && t->cost <= t->burst) {
+		way = table_claim(index, t->tag, now, now + t->cost);
+		if (way >= 0 && way & WAY_CLAIMED) {
+			if (way & WAY_EVICTED)
+				cpu->evicted_live++;
+			return TAKE_OK;
+		}
+	}
 	if (way < 0)
 		return take_slow(t, limit, cpu, now);
 	slot = &line->way[way & (WAYS - 1)];

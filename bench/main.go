@@ -1,0 +1,88 @@
+// Command bench measures Headgate side by side with what it is compared to,
+// prints a table, and writes it to a JSON file.
+//
+// Machines differ and are noisy: rounds of all contenders are interleaved, the
+// best round of each counts, and what is quoted is the ratio within one run.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+)
+
+// Result is one line of the table.
+type Result struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Ratio float64 `json:"ratio"`
+	To    string  `json:"ratio_to"` // the name of the line that Ratio is to
+}
+
+// parts are the benchmarks by name, in the order in which they run.
+var parts = []struct {
+	name string
+	run  func() ([]Result, error)
+}{
+	{"packet", packetPart},
+}
+
+func main() {
+	part := flag.String("part", "", "run only this `part`: "+partNames())
+	out := flag.String("o", "bench/latest.json", "write the results to this `file`")
+	flag.Parse()
+	if err := run(*part, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func partNames() string {
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.name
+	}
+	return strings.Join(names, ", ")
+}
+
+func run(part, out string) error {
+	var all []Result
+	for _, p := range parts {
+		if part != "" && part != p.name {
+			continue
+		}
+		results, err := p.run()
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		all = append(all, results...)
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("no part %q: there is %s", part, partNames())
+	}
+	if err := printTable(all); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, append(text, '\n'), 0o644)
+}
+
+func printTable(results []Result) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "name\tvalue\tunit\tratio\tto")
+	for _, r := range results {
+		ratio := ""
+		if r.To != "" {
+			ratio = fmt.Sprintf("%.2f", r.Ratio)
+		}
+		fmt.Fprintf(w, "%s\t%.1f\t%s\t%s\t%s\n", r.Name, r.Value, r.Unit, ratio, r.To)
+	}
+	return w.Flush()
+}
