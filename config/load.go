@@ -37,7 +37,7 @@ func Load(path string) (*Config, error) {
 // other files are relative to its folder. With any fault the Config is nil and
 // the error is Errors, all of them.
 func Parse(name string, data []byte) (*Config, error) {
-	r := &reader{file: name}
+	r := &reader{file: name, read: readFile}
 	c := r.config(data)
 	if err := r.errs.sorted(name).err(); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (o *object) loadKeys(file string) []Key {
 	}
 	path := beside(o.file, file)
 	at := o.keyFileNode()
-	data, err := readFile(path, largestKeyFile)
+	data, err := o.read(path, largestKeyFile)
 	if err != nil {
 		o.errorf(at, "read key file: %s", err)
 		return nil

@@ -42,13 +42,19 @@ func parseRate(s string) (Rate, error) {
 	if err != nil {
 		return Rate{}, fmt.Errorf("%s is no rate: %w", quote(s), err)
 	}
-	if n == 0 {
-		return Rate{}, fmt.Errorf("%s admits nothing: the smallest is 1/%s", quote(s), interval)
+	size := int64(0)
+	if unit != "" {
+		if size, err = byteUnit(unit); err != nil {
+			return Rate{}, fmt.Errorf("%s is no rate: %w", quote(s), thousands(err, number, unit, interval))
+		}
 	}
-	if unit == "" {
+	switch {
+	case n == 0:
+		return Rate{}, fmt.Errorf("%s admits nothing: the smallest is 1/%s", quote(s), interval)
+	case unit == "":
 		return checkCount(s, Rate{n, every, Count})
 	}
-	return byteRate(s, n, unit, every)
+	return byteRate(s, n, size, every)
 }
 
 // parseInterval reads what follows the slash: a unit, or a number and a unit.
@@ -83,13 +89,9 @@ func checkCount(s string, r Rate) (Rate, error) {
 	return r, nil
 }
 
-// byteRate makes a rate of bytes. A rate in bits that is no whole number of
+// byteRate makes a rate of n times size bits. A rate in bits that is no whole number of
 // bytes gets a longer interval instead.
-func byteRate(s string, n int64, unit string, every time.Duration) (Rate, error) {
-	size, err := byteUnit(unit)
-	if err != nil {
-		return Rate{}, fmt.Errorf("%s is no rate: %w", quote(s), err)
-	}
+func byteRate(s string, n, size int64, every time.Duration) (Rate, error) {
 	amount, ok := mul(n, size)
 	if !ok {
 		return Rate{}, tooManyBytes(s)
@@ -109,6 +111,15 @@ func byteRate(s string, n int64, unit string, every time.Duration) (Rate, error)
 		return Rate{}, fmt.Errorf("%s is too slow to represent exactly: the slowest is 8kbit/s", quote(s))
 	}
 	return r, nil
+}
+
+// thousands adds to err what 20k/s means when it counts.
+func thousands(err error, number, unit, interval string) error {
+	zeros := map[string]string{"k": "000", "K": "000", "M": "000000"}[unit]
+	if zeros == "" {
+		return err
+	}
+	return fmt.Errorf("write %s%s/%s, or %s%sB/%s for bytes", number, zeros, interval, number, strings.Replace(unit, "K", "k", 1), interval)
 }
 
 func tooManyBytes(s string) error {

@@ -13,6 +13,9 @@ type reader struct {
 	file  string
 	where string // what is being read, put before each message: `rule "login": `
 	errs  Errors
+
+	// read opens the files that this one names: readFile, but in fuzzing.
+	read func(path string, most int64) ([]byte, error)
 }
 
 // word is one scalar as text, and where it stands.
@@ -186,7 +189,7 @@ func (o *object) list(key string) []word {
 	}
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
-		o.errorf(n, "`%s` is a list: write [%s]", key, example(n))
+		o.notList(n, key)
 		return nil
 	}
 	return o.scalars(list, key)
@@ -210,7 +213,7 @@ func (o *object) objects(key string) []ast.Node {
 	}
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
-		o.errorf(n, "`%s` is a list: start each item with `- `", key)
+		o.notList(n, key)
 		return nil
 	}
 	return list.Values
@@ -278,10 +281,18 @@ func kind(n ast.Node) string {
 	return "a word"
 }
 
-// example shows a lone value as it would stand in a list.
-func example(n ast.Node) string {
-	if _, ok := n.(*ast.StringNode); ok && len(n.GetToken().Value) <= 48 {
-		return n.GetToken().Value
+// notList reports n where a list should be, and shows a lone word as one.
+func (r *reader) notList(n ast.Node, key string) {
+	switch n.(type) {
+	case *ast.StringNode, *ast.IntegerNode:
+		text := n.GetToken().Value
+		if len(text) > 48 {
+			text = "..."
+		}
+		r.errorf(n, "`%s` is a list: write [%s]", key, text)
+	case *ast.MappingNode, *ast.MappingValueNode:
+		r.errorf(n, "`%s` is a list: start each item with `- `", key)
+	default:
+		r.errorf(n, "`%s` is a list, not %s", key, kind(n))
 	}
-	return "..."
 }

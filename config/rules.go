@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // mostLimits is how many rules may meet on one packet: the data path reads
@@ -148,5 +147,5 @@ func crowd(all []placed, rules []int, packet string) fault {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fault{rules[len(rules)-1], fmt.Sprintf("%d limits meet on %s, the most is %d: remove or narrow one of %s",
-		len(rules), packet, mostLimits, strings.Join(names, ", "))}
+		len(rules), packet, mostLimits, list(names))}
 }

@@ -13,6 +13,9 @@ func unknownKey(l *level, name string) (msg, meant string) {
 		return fmt.Sprintf("this version does not have `%s` yet; remove it", name), ""
 	}
 	tidy := plain(name)
+	if l == keyFileLevel && slices.Contains(clearKey, tidy) {
+		return fmt.Sprintf("`%s` holds a key in clear text: write `sha256` and the hash that `printf %%s KEY | sha256sum` prints", tidy), "sha256"
+	}
 	if l.has(tidy) {
 		return didYouMean(name, tidy), tidy
 	}
@@ -43,6 +46,9 @@ func unknownKey(l *level, name string) (msg, meant string) {
 	}
 	return fmt.Sprintf("unknown key %s: %s has %s", show(name), l.title, list(l.names())), ""
 }
+
+// clearKey are what people call a key that is written down as it is.
+var clearKey = []string{"key", "api_key", "apikey", "secret", "token", "value", "password"}
 
 func didYouMean(name, ours string) string {
 	return fmt.Sprintf("unknown key %s: did you mean `%s`?", show(name), ours)

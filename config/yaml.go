@@ -98,7 +98,7 @@ func (r *reader) checkText(data []byte) bool {
 		case c == utf8.RuneError && size == 1:
 			r.add(line, col, "not UTF-8: save the file as UTF-8")
 			return false
-		case c < ' ' && c != '\n' && c != '\r' && c != '\t', c == 0x7f, c == 0x85, c == 0x2028, c == 0x2029:
+		case c < ' ' && c != '\n' && c != '\t' && !bytes.HasPrefix(data[i:], []byte("\r\n")), c == 0x7f, c == 0x85, c == 0x2028, c == 0x2029:
 			r.add(line, col, fmt.Sprintf("control character %U: remove it", c))
 			return false
 		case c == '\n':

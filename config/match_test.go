@@ -1,0 +1,137 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCheckPath(t *testing.T) {
+	for _, p := range []string{
+		"/", "/**", "/a", "/a/b.html", "/a/**", "/u/{id}", "/u/{id}/{name_2}/**", "/~x/-_.!$&'()+,;=:@",
+		"/a%20b", "/a%2Fb", "/caf%C3%A9", "/...", "/a..b", "/.well-known/x",
+	} {
+		if fault := checkPath(p); fault != "" {
+			t.Errorf("%s refused: %s", p, fault)
+		}
+	}
+	for _, tc := range []struct{ in, want string }{
+		{"a", "start it with `/`"},
+		{"**", "start it with `/`"},
+		{"https://a.example/b", "host under `host`"},
+		{"/a?b=c", "remove `?`"},
+		{"/a#b", "remove `#`"},
+		{"//a", "double slash"},
+		{"/a//b", "double slash"},
+		{"/a/", "/a matches with and without it, and /a/** is"},
+		{"/.", "`.` segment"},
+		{"/a/../b", "`..` segment"},
+		{"/a/**/b", "stands alone at the end"},
+		{"/a**", "stands alone at the end"},
+		{"/a/*", "write `{name}`"},
+		{"/a/*.png", "write `{name}`"},
+		{"/u/x{id}", "whole segment"},
+		{"/u/{id", "whole segment"},
+		{"/u/{}", "such as {id}"},
+		{"/u/{Id}", "such as {id}"},
+		{"/u/{id}/{id}", "twice"},
+		{"/%6Cogin", "write `l` instead of %6C"},
+		{"/a%2fb", "upper-case hex"},
+		{"/a%2", "upper-case hex"},
+		{"/a%", "upper-case hex"},
+		{"/a%ZZ", "upper-case hex"},
+		{"/a b", "as %20"},
+		{"/café", "as %C3"},
+		{`/a\b`, "as %5C"},
+		{"/" + strings.Repeat("a", 1024), "the most is 1024"},
+	} {
+		if fault := checkPath(tc.in); !strings.Contains(fault, tc.want) {
+			t.Errorf("%.60s: %q, want %q in it", tc.in, fault, tc.want)
+		}
+	}
+}
+
+func TestCheckHost(t *testing.T) {
+	for _, h := range []string{"example.com", "*.example.com", "localhost", "xn--caf-dma.example", "a_b.example", "192.0.2.1", "2001:db8::1", "1.example"} {
+		if fault := checkHost(h); fault != "" {
+			t.Errorf("%s refused: %s", h, fault)
+		}
+	}
+	for _, tc := range []struct{ in, want string }{
+		{"https://example.com", "without scheme"},
+		{"example.com/a", "under `path`"},
+		{"example.com:443", `write "example.com"`},
+		{"[2001:db8::1]", "without brackets"},
+		{"example.com.", "remove the dot"},
+		{"*", "one `*.` at the start"},
+		{"a.*.example", "one `*.` at the start"},
+		{"*.*.example", "one `*.` at the start"},
+		{"café.example", "xn--"},
+		{"a..b", "no host name"},
+		{"-a.example", "no host name"},
+		{"a b", "no host name"},
+		{"*.", "remove the dot"},
+		{strings.Repeat("a", 64) + ".example", "no host name"},
+		{strings.Repeat("a.", 127) + "example", "no host name"},
+	} {
+		if fault := checkHost(tc.in); !strings.Contains(fault, tc.want) {
+			t.Errorf("%.60s: %q, want %q in it", tc.in, fault, tc.want)
+		}
+	}
+}
+
+func TestMatchFaults(t *testing.T) {
+	for _, tc := range []struct{ match, want string }{
+		{"{ports: [80]}", "r:1:24: rule \"a\": `ports` needs a protocol: add `protocol: tcp` or `protocol: udp`"},
+		{"{protocol: icmp, ports: [80]}", "r:1:40: rule \"a\": `ports` are of tcp or udp, not of icmp"},
+		{"{protocol: tpc}", "r:1:34: rule \"a\": \"tpc\" is no `protocol`: did you mean `tcp`?"},
+		{"{protocol: TCP}", "r:1:34: rule \"a\": \"TCP\" is no `protocol`: did you mean `tcp`?"},
+		{"{protocol: 256}", "r:1:34: rule \"a\": \"256\" is no `protocol`…number from 0 to 255"},
+		{"{protocol: 06}", "r:1:34: rule \"a\": \"06\" is no `protocol`"},
+		{"{protocol: tcp, ports: []}", "r:1:46: rule \"a\": `ports` is an empty list"},
+		{"{protocol: tcp, ports: [0]}", "r:1:47: rule \"a\": \"0\" is no port"},
+		{"{protocol: tcp, ports: [65536]}", "r:1:47: rule \"a\": \"65536\" is no port"},
+		{"{protocol: tcp, ports: [080]}", "r:1:47: rule \"a\": \"080\" is no port"},
+		{"{protocol: tcp, ports: [http]}", "r:1:47: rule \"a\": \"http\" is no port"},
+		{"{protocol: tcp, ports: [90-80]}", "r:1:47: rule \"a\": \"90-80\" runs backwards: write 80-90"},
+		{"{protocol: tcp, ports: [80-]}", "r:1:47: rule \"a\": \"80-\" is no port"},
+		{"{protocol: tcp, ports: [\"80:90\"]}", "r:1:47: rule \"a\": \"80:90\" is no port"},
+		{"{method: post}", "r:1:32: rule \"a\": method \"post\": did you mean POST?"},
+		{"{method: PSOT}", "r:1:32: rule \"a\": unknown method \"PSOT\": did you mean POST?"},
+		{"{method: A B}", "r:1:32: rule \"a\": \"A B\" is no method"},
+		{"{method: [GET, GET]}", "r:1:38: rule \"a\": \"GET\" is there twice"},
+		{"{host: [a.example, A.EXAMPLE]}", "r:1:42: rule \"a\": \"a.example\" is there twice"},
+		{"{port: 80}", "r:1:24: rule \"a\": unknown key `port`: did you mean `ports`?"},
+		{"{from: 10.0.0.0/8}", "r:1:24: rule \"a\": this version does not have `from` yet"},
+		{"{header: {X-A: b}}", "r:1:24: rule \"a\": this version does not have `header` yet"},
+		{"POST", "r:1:23: rule \"a\": a rule's `match` is a mapping, not a word"},
+	} {
+		per := "source"
+		if strings.Contains(tc.match, "method") || strings.Contains(tc.match, "host") {
+			per = "client"
+		}
+		_, err := ParseRule("r", []byte("{name: a,     match:  "+tc.match+", per: "+per+", rate: 1/s}"))
+		if err == nil || !hasParts(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s:\n got: %v\nwant: %s", tc.match, err, tc.want)
+		}
+	}
+}
+
+func TestUnusualMethods(t *testing.T) {
+	r := mustRule(t, "{name: a, match: {method: [PROPFIND, BAN, M-SEARCH]}, per: client, rate: 1/s}")
+	if got := strings.Join(r.Match.Methods, " "); got != "PROPFIND BAN M-SEARCH" {
+		t.Errorf("methods %s", got)
+	}
+}
+
+func TestProtocolNumber(t *testing.T) {
+	for _, tc := range []struct {
+		in   string
+		want uint8
+		ok   bool
+	}{{"tcp", 6, true}, {"icmpv6", 58, true}, {"0", 0, true}, {"255", 255, true}, {"256", 0, false}, {"", 0, false}, {"tpc", 0, false}} {
+		got, ok := ProtocolNumber(tc.in)
+		if ok != tc.ok || ok && got != tc.want {
+			t.Errorf("ProtocolNumber(%q) = %d, %v", tc.in, got, ok)
+		}
+	}
+}
