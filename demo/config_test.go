@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -11,17 +10,22 @@ import (
 // The limits that the checks judge by are those that the daemon is given.
 func TestConfigSaysWhatIsPlanned(t *testing.T) {
 	p := newPlan(20 * time.Second)
-	var text bytes.Buffer
-	err := configTemplate.Execute(&text, settings{
+	path, err := settings{
 		plan: p, Interface: "gate0", Door: "10.0.0.1:8080", Upstream: "127.0.0.1:9000",
 		Admin: "127.0.0.1:9317", Dir: t.TempDir(), Pins: "/sys/fs/bpf/x",
-	})
+	}.write()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Parse("headgate.yaml", text.Bytes())
+	c, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(c.HTTP.Keys) != 2 {
+		t.Errorf("%d keys, want 2", len(c.HTTP.Keys))
+	}
+	if w := config.Warnings(c); len(w) != 0 {
+		t.Errorf("the demo's own config is warned of: %q", w)
 	}
 	type figures struct {
 		gate          config.Gate

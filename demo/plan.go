@@ -5,6 +5,12 @@ import (
 	"time"
 )
 
+// The API keys: one asks too often, the other waits as long as it is told.
+const (
+	greedyKey  = "greedy"
+	patientKey = "patient"
+)
+
 // plan is what the demo does: who sends what, and the limits on it.
 type plan struct {
 	Duration time.Duration

@@ -66,17 +66,17 @@ func (s *screen) table(v view) string {
 	t := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
 	p := s.plan
 	packets := func(who string, limit int, rate float64, from fmt.Stringer, f flow) {
-		fmt.Fprintf(t, "%s\t%v\t%.0f/s\t%d/s\t%d\t%d\t%d\t\n", who, from, rate, limit, f.Sent, f.Passed, f.Dropped())
+		fmt.Fprintf(t, "%-12s\t%v\t%.0f/s\t%d/s\t%d\t%d\t%d\t\n", who, from, rate, limit, f.Sent, f.Passed, f.Dropped())
 	}
 	fmt.Fprintf(t, "network gate\tsource\tsends\tlimit\tsent\tpassed\tdropped\t\n")
 	packets("attacker", p.PacketRate, p.FloodRate, p.Attacker, v.Flood)
 	packets("good client", p.PacketRate, p.CalmRate, p.Good, v.Calm)
 	fmt.Fprintf(t, "\t\t\t\t\t\t\t\n")
 	requests := func(who, limit string, every time.Duration, from fmt.Stringer, a answers) {
-		fmt.Fprintf(t, "%s\t%v\t%.0f/s\t%s\t%d\t%d\t%d\t\n", who, from, 1/every.Seconds(), limit,
+		fmt.Fprintf(t, "%-12s\t%v\t%.0f/s\t%s\t%d\t%d\t%d\t\n", who, from, 1/every.Seconds(), limit,
 			a.Served+a.Refused+a.Other, a.Served, a.Refused)
 	}
-	fmt.Fprintf(t, "HTTP gate\tclient\tasks\tlimit\tasked\t200\t429\t\n")
+	fmt.Fprintf(t, "HTTP gate   \tclient\tasks\tlimit\tasked\t200\t429\t\n")
 	requests("good client", fmt.Sprintf("%d/s", p.PageRate), p.PageEvery, p.Good, v.Pages)
 	requests("greedy key", fmt.Sprintf("%d/min", p.KeyRate), p.KeyEvery, p.Caller, v.Greedy)
 	t.Flush()

@@ -39,8 +39,8 @@ func newTraffic(p plan, l rig.Link, door string) (*traffic, error) {
 	return &traffic{
 		plan: p, link: l, receiver: receiver,
 		pages:   &asker{client: rig.HTTPClient(l.Peer.NS, p.Good), url: "http://" + door + "/"},
-		greedy:  &asker{client: caller, url: api, key: "greedy"},
-		patient: &asker{client: caller, url: api, key: "patient"},
+		greedy:  &asker{client: caller, url: api, key: greedyKey},
+		patient: &asker{client: caller, url: api, key: patientKey},
 	}, nil
 }
 

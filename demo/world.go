@@ -2,23 +2,16 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"text/template"
 	"time"
 
 	"github.com/headgate/headgate/internal/rig"
 )
-
-//go:embed headgate.yaml
-var configText string
-
-var configTemplate = template.Must(template.New("headgate.yaml").Parse(configText))
 
 // world is what the demo runs in: two namespaces, a web server to protect,
 // and files of its own. All of it goes with close.
@@ -83,23 +76,12 @@ func (w *world) serve() (address string, err error) {
 	return ln.Addr().String(), nil
 }
 
-func (w *world) writeConfig(p plan, upstream string) error {
-	w.config = filepath.Join(w.dir, "headgate.yaml")
-	f, err := os.OpenFile(w.config, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = configTemplate.Execute(f, settings{
+func (w *world) writeConfig(p plan, upstream string) (err error) {
+	w.config, err = settings{
 		plan: p, Interface: w.link().Gate.Interface,
 		Door: w.door, Upstream: upstream, Admin: w.admin, Dir: w.dir, Pins: w.pins,
-	})
-	return errors.Join(err, f.Close())
-}
-
-// settings fill the config's template.
-type settings struct {
-	plan
-	Interface, Door, Upstream, Admin, Dir, Pins string
+	}.write()
+	return err
 }
 
 // ready waits until the daemon says that both gates are up, or ends it.
