@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // longestPath bounds a pattern; servers refuse request lines of a few times
@@ -64,13 +65,9 @@ func checkParam(name string, before []string) string {
 	return ""
 }
 
-// checkSegment checks one literal segment: RFC 3986 pchar, with escapes in
-// upper case and only where they are needed (section 6.2.2).
+// checkSegment checks one literal segment. In the normal form all is decoded
+// but `/` and `%`, which would otherwise change what the path says.
 func checkSegment(seg string) string {
-	const (
-		unreserved = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
-		plainOnes  = unreserved + "!$&'()+,;=:@"
-	)
 	switch {
 	case seg == "." || seg == "..":
 		return fmt.Sprintf("remove the `%s` segment", seg)
@@ -80,31 +77,17 @@ func checkSegment(seg string) string {
 		return "write `{name}` for any one segment, or `/**` at the end for all below"
 	case strings.ContainsAny(seg, "{}"):
 		return "`{name}` is a whole segment, such as /u/{id}"
+	case strings.IndexFunc(seg, unicode.IsControl) >= 0:
+		return "remove the control character"
 	}
-	for i := 0; i < len(seg); i++ {
-		c := seg[i]
-		if c == '%' {
-			if i+2 >= len(seg) || !isUpperHex(seg[i+1]) || !isUpperHex(seg[i+2]) {
-				return "write `%` as two upper-case hex digits follow it, such as %2B"
-			}
-			if escaped := unhex(seg[i+1])<<4 | unhex(seg[i+2]); strings.IndexByte(unreserved, escaped) >= 0 {
-				return fmt.Sprintf("write `%c` instead of %s", escaped, seg[i:i+3])
-			}
-			i += 2
-			continue
+	for rest := seg; ; {
+		_, after, found := strings.Cut(rest, "%")
+		if !found {
+			return ""
 		}
-		if strings.IndexByte(plainOnes, c) < 0 {
-			return fmt.Sprintf("write the byte 0x%02X as %%%02X", c, c)
+		if !strings.HasPrefix(after, "2F") && !strings.HasPrefix(after, "25") {
+			return "write the character itself instead of its %-code; only `/` and `%` inside a segment stay as %2F and %25"
 		}
+		rest = after
 	}
-	return ""
-}
-
-func isUpperHex(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'F' }
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c - 'A' + 10
 }

@@ -118,7 +118,7 @@ func drawNetwork(t *rapid.T, r *Rule) {
 
 func drawHTTP(t *rapid.T, r *Rule) {
 	r.Per = rapid.SampledFrom([][]Per{{PerClient}, {PerKey}, {PerClient, PerKey}, {PerTotal}}).Draw(t, "per")
-	segment := rapid.SampledFrom([]string{"a", "B-c.html", "{id}", "%2F", "caf%C3%A9", "!$&'()+,;=:@~", "null"})
+	segment := rapid.SampledFrom([]string{"a", "B-c.html", "{id}", "%2F", "café", `a "b" \c`, "<&>", "!$&'()+,;=:@~", "null"})
 	for range rapid.IntRange(0, 2).Draw(t, "paths") {
 		p := "/" + segment.Draw(t, "segment") + rapid.SampledFrom([]string{"", "/**", "/x"}).Draw(t, "rest")
 		r.Match.Paths = appendNew(r.Match.Paths, p)

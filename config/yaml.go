@@ -26,6 +26,8 @@ func (r *reader) document(data []byte) (root ast.Node, ok bool) {
 	if !r.checkText(data) {
 		return nil, false
 	}
+	// The library counts the end of a comment twice where it is CR LF.
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	file, err := parseYAML(data)
 	if err != nil {
 		r.syntaxError(data, err)
@@ -139,8 +141,10 @@ func (r *reader) tabs(data []byte) (n int) {
 }
 
 // syntaxHint adds the cure to the library's words where users of this grammar
-// are likely to need it.
+// are likely to need it. Some of its messages end in a piece of the file, which
+// may be long, or a secret: that is left out.
 func syntaxHint(msg, line string) string {
+	msg, _, _ = strings.Cut(msg, ": \"")
 	switch {
 	case strings.Contains(line, "{") && strings.Contains(line, "path") && strings.Contains(msg, "must be specified"):
 		return msg + "; quote a path that has braces: \"/u/{id}\""
@@ -164,5 +168,5 @@ func lineOf(data []byte, n int) string {
 		data = rest
 	}
 	line, _, _ := bytes.Cut(data, []byte("\n"))
-	return strings.TrimRight(string(line), "\r")
+	return string(line)
 }

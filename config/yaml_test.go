@@ -20,6 +20,7 @@ func TestSyntaxFaults(t *testing.T) {
 		{"braces", "version: 1\nrules: [{path: /u/{id}}]\n", "c.yaml:2:19: not YAML: …quote a path that has braces"},
 		{"star", "version: 1\nrules:\n- {name: a, per: client, rate: 1/s, match: {host: *.example.com}}\n", "c.yaml:3:51: …quote a word that starts with *"},
 		{"anchor", "version: 1\nallow: &a [192.0.2.1]\nblock: *a\n", "c.yaml:2:8: …anchor or alias…\nc.yaml:3:8: …anchor or alias"},
+		{"text block with odd header", "version: 1\nmode: |secret\n  watch\n", "c.yaml:2:7: not YAML: invalid header option"},
 		{"tag", "version: 1\nmode: !!str watch\n", "c.yaml:2:7: `mode` takes a word, not a tag"},
 		{"merge", "version: 1\n<<: {mode: watch}\n", "c.yaml:2:1: merge key"},
 		{"complex key", "version: 1\n? mode\n: watch\n", "c.yaml:2:1: a key is a plain word"},
@@ -46,6 +47,9 @@ func TestSyntaxFaults(t *testing.T) {
 			if !hasParts(err.Error(), tc.want) || strings.Count(err.Error(), "\n") != strings.Count(tc.want, "\n") {
 				t.Errorf("\n got: %v\nwant: %s", err, tc.want)
 			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the message repeats the file: %v", err)
+			}
 		})
 	}
 }
@@ -68,8 +72,17 @@ func TestSyntaxAccepted(t *testing.T) {
 	}
 }
 
+// Places are those that an editor shows, whatever ends the lines.
+func TestPlacesAfterComments(t *testing.T) {
+	text := "# a\n\n# b\nversion: 1 # c\n\n# d\nnetwork:\n  # e\n  slots: 5 # f\n# g\nmode: on\n"
+	for _, in := range []string{text, strings.ReplaceAll(text, "\n", "\r\n"), "\xef\xbb\xbf" + text} {
+		_, err := Parse("c.yaml", []byte(in))
+		wantErrors(t, err, "c.yaml:9:10: slots 5", "c.yaml:11:7: \"on\" is no `mode`")
+	}
+}
+
 func TestLineOf(t *testing.T) {
-	data := []byte("a\r\nb\n")
+	data := []byte("a\nb\n")
 	for n, want := range map[int]string{1: "a", 2: "b", 3: "", 4: "", 9: ""} {
 		if got := lineOf(data, n); got != want {
 			t.Errorf("line %d: %q, want %q", n, got, want)
