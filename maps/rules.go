@@ -18,6 +18,9 @@ import (
 func (g *Gate) SetRules(rules []config.Rule, m config.Management) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	// packets that began before the last flip may still read the generation
+	// that is idle now, and count for rules that are gone
+	waitForReaders()
 	ids, err := g.openIDs()
 	if err != nil {
 		return err
@@ -27,15 +30,11 @@ func (g *Gate) SetRules(rules []config.Rule, m config.Management) error {
 	if err != nil {
 		return errors.Join(err, ids.giveUp())
 	}
-	// the idle generation may still be read by packets that began before the
-	// last flip
-	waitForReaders()
 	idle := 1 - g.control.generation()&1
 	if err := g.writeGeneration(idle, t); err != nil {
 		return errors.Join(err, ids.giveUp())
 	}
 	g.control.setGeneration(idle)
-	waitForReaders()
 	g.counters = map[string]uint32{}
 	for i, name := range t.names {
 		if name != "" {
