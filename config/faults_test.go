@@ -63,7 +63,7 @@ rules:
 // Faults of a file's other sections, one a case; RC-031 for each kind.
 func TestFaults(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
-		{"mode: watch\n", "c.yaml:1:1: the file lacks `version`: add `version: 1`"},
+		{"mode: watch\n", "c.yaml:1:1: `version` is missing in the file: add `version: 1`"},
 		{"version: 2\n", "c.yaml:1:10: version \"2\": this headgate reads version 1"},
 		{"version:\n", "c.yaml:1:1: `version` has no value"},
 		{"versoin: 1\n", "c.yaml:1:1: unknown key `versoin`: did you mean `version`?"},
@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 		{"version: 1\nnetwork: {attach_mode: skb}\n", "c.yaml:2:24: \"skb\" is no `attach_mode`: did you mean `generic`?"},
 		{"version: 1\nnetwork: {slots: 2048}\n", "c.yaml:2:18: slots 2048: from 4096 to 134217728 (16 bytes each)"},
 		{"version: 1\nnetwork: {slots: 0x1000}\n", "c.yaml:2:18: slots \"0x1000\": write a whole number"},
-		{"version: 1\nnetwork: {management: {ports: [tcp/22]}}\n", "c.yaml:2:23: `network.management` lacks `sources`"},
+		{"version: 1\nnetwork: {management: {ports: [tcp/22]}}\n", "c.yaml:2:23: `sources` is missing in `network.management`"},
 		{"version: 1\nnetwork: {management: {sources: [10.0.0.0/8], ports: [22]}}\n", "c.yaml:2:55: \"22\" is no port of a protocol: write tcp/22"},
 		{"version: 1\nnetwork: {management: {sources: [10.0.0.0/8], ports: []}}\n", "c.yaml:2:54: `ports` is empty"},
 
@@ -105,14 +105,14 @@ func TestFaults(t *testing.T) {
 		{"version: 1\nhttp: {listen: \":80\", upstream: \"http://127.0.0.1:80\"}\n", "c.yaml:2:33: upstream \"http://127.0.0.1:80\" is the listener itself"},
 		{"version: 1\nhttp: {listeners: [{address: \":80\"}, {address: \"127.0.0.1:80\"}], upstream: \"http://a\"}\n", "c.yaml:2:48: \"127.0.0.1:80\" is listened on by \":80\" already"},
 		{"version: 1\nhttp: {listeners: [{address: \":80\", door: nginx}], upstream: \"http://a\"}\n", "c.yaml:2:43: this version does not have `door: nginx` yet"},
-		{"version: 1\nhttp: {listeners: [{door: proxy}], upstream: \"http://a\"}\n", "c.yaml:2:20: an item of `http.listeners` lacks `address`"},
+		{"version: 1\nhttp: {listeners: [{door: proxy}], upstream: \"http://a\"}\n", "c.yaml:2:20: `address` is missing in an item of `http.listeners`"},
 		{"version: 1\nhttp: {listen: \"localhost\", upstream: \"http://a\"}\n", "c.yaml:2:16: \"localhost\" is no address: write host:port"},
 		{"version: 1\nhttp: {listen: \":http\", upstream: \"http://a\"}\n", "c.yaml:2:16: \":http\" has no port"},
-		{"version: 1\nhttp: {identities: {key: {file: k}}}\n", "c.yaml:2:26: `http.identities.key` lacks `header`…c.yaml:2:33"},
+		{"version: 1\nhttp: {identities: {key: {file: k}}}\n", "c.yaml:2:26: `header` is missing in `http.identities.key`…c.yaml:2:33"},
 		{"version: 1\nhttp: {identities: {key: {header: Host}}}\n", "c.yaml:2:35: header Host cannot carry an API key"},
 		{"version: 1\nhttp: {identities: {key: {header: authorization}}}\n", "c.yaml:2:35: this version does not read keys from Authorization yet"},
 		{"version: 1\nhttp: {identities: {key: {header: \"X Key\"}}}\n", "c.yaml:2:35: \"X Key\" is no header name"},
-		{"version: 1\nhttp: {exempt: [{path: /healthz}]}\n", "c.yaml:2:17: an item of `http.exempt` lacks `from`"},
+		{"version: 1\nhttp: {exempt: [{path: /healthz}]}\n", "c.yaml:2:17: `from` is missing in an item of `http.exempt`"},
 		{"version: 1\nhttp: {exempt: [{path: /a/**, from: [10.0.0.0/8]}]}\n", "c.yaml:2:24: path \"/a/**\": an exempt path is exact"},
 		{"version: 1\nhttp: {exempt: [{path: /a, from: []}]}\n", "c.yaml:2:34: `from` is empty: nobody is exempt"},
 		{"version: 1\nhttp: {user: \"a b\"}\n", "c.yaml:2:14: \"a b\" is no name of a system user"},

@@ -75,7 +75,7 @@ func TestKeyFileFaults(t *testing.T) {
 		{"clear text under key", "- {key: s3cr3t-key, owner: acme}\n", "keys.yaml:1:4: `key` holds a key in clear text: write `sha256`"},
 		{"clear text as list", "- {sha256: [s3cr3t-key], owner: acme}\n", "keys.yaml:1:12: `sha256` is 64 hex digits, not a list"},
 		{"hash of nothing", "- {sha256: " + hash("") + ", owner: acme}\n", "keys.yaml:1:12: sha256 is the hash of nothing"},
-		{"no owner", "- {sha256: " + hash("a") + "}\n", "keys.yaml:1:3: an item of the key file lacks `owner`"},
+		{"no owner", "- {sha256: " + hash("a") + "}\n", "keys.yaml:1:3: `owner` is missing in an item of the key file"},
 		{"typo", "- {sha256: " + hash("a") + ", owenr: acme}\n", "keys.yaml:1:78: unknown key `owenr`: did you mean `owner`?"},
 		{"twice", "- {sha256: " + hash("a") + ", owner: x}\n- {sha256: " + hash("a") + ", owner: y}\n", "keys.yaml:2:12: the key is there twice, first in line 1"},
 		{"long owner", "- {sha256: " + hash("a") + ", owner: " + strings.Repeat("x", 129) + "}\n", "keys.yaml:1:85: owner of 129 bytes: the most is 128"},

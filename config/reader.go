@@ -149,9 +149,14 @@ func (o *object) need(key, use string) bool {
 	if o.values[key] != nil {
 		return true
 	}
-	if !o.meant[key] {
-		o.errorf(o.node, "%s lacks `%s`: %s", o.level.title, key, use)
+	if o.meant[key] {
+		return false
 	}
+	in := " in " + o.level.title
+	if o.level == ruleLevel {
+		in = "" // the message starts with the rule's name
+	}
+	o.errorf(o.node, "`%s` is missing%s: %s", key, in, use)
 	return false
 }
 

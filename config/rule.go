@@ -2,13 +2,10 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-
-	"github.com/headgate/headgate/limit"
 )
 
 // longestName bounds a rule's name: it is a metric label and a policy name in
@@ -217,113 +214,4 @@ func (rr *ruleReader) perFits() {
 	if len(per) > 1 && slices.Contains(per, PerTotal) {
 		rr.errorf(rr.at("per"), "`per: total` is one bucket for all: it stands alone")
 	}
-}
-
-// figures reads exactly one of rate and limit, with what belongs to it.
-func (rr *ruleReader) figures() {
-	switch {
-	case rr.has("rate") && rr.has("limit"):
-		rr.errorf(rr.keys["limit"], "`rate` and `limit` are two ways to count: remove one")
-		return
-	case rr.has("limit") && rr.rule.Gate == GateNetwork:
-		rr.errorf(rr.keys["limit"], "`limit` is for the http gate: use `rate` and `burst`")
-		return
-	case rr.has("limit"):
-		if rate, ok := rr.limit(); ok {
-			rr.rule.Rate = rate
-			rr.rule.Algorithm = rr.algorithm(algorithmFor(rate.Amount))
-			rr.fits("limit", rr.object, rr.rule.Algorithm, rate)
-		}
-	case rr.meant["quota"] || rr.meant["concurrent"]:
-		// Reported as ways to count that this version does not have.
-	case rr.need("rate", "say how much is admitted, such as `rate: 100/s`, or as `limit: 5/min` at the http gate"):
-		rr.rule.Algorithm = rr.algorithm(TokenBucket)
-		rr.rule.Rate, rr.rule.Burst = rr.bucket(rr.rule.Gate)
-		if rr.rule.Rate.Unit == Bytes && rr.rule.Gate == GateNetwork && slices.Contains(rr.rule.Per, PerTotal) {
-			rr.errorf(rr.at("rate"), "`per: total` counts packets: write a rate such as 500000/s")
-		}
-	}
-}
-
-// algorithm reads `algorithm`, which must fit the figures.
-func (rr *ruleReader) algorithm(fit Algorithm) Algorithm {
-	w, ok := rr.word("algorithm")
-	if !ok {
-		return fit
-	}
-	switch a := Algorithm(w.text); {
-	case a != TokenBucket && a != SlidingLog && a != SlidingCounter:
-		rr.errorf(w.node, "%s", oneOf("algorithm", w.text, []string{"token-bucket", "sliding-log", "sliding-counter"}))
-	case a == TokenBucket && fit != TokenBucket:
-		rr.errorf(w.node, "a token-bucket has a rate: write `rate:` instead of `limit:`")
-	case a != TokenBucket && fit == TokenBucket:
-		rr.errorf(w.node, "a %s has a limit: write `limit:` instead of `rate:`", a)
-	default:
-		return a
-	}
-	return fit
-}
-
-// anonymous reads the figures of requests without a key, of the same kind as
-// the rule's.
-func (rr *ruleReader) anonymous() {
-	o := rr.child("anonymous", anonymousLevel)
-	if o == nil {
-		return
-	}
-	if !slices.Contains(rr.rule.Per, PerKey) {
-		if len(rr.rule.Per) == 0 {
-			return // what `per` says is wrong already
-		}
-		rr.errorf(rr.keys["anonymous"], "`anonymous` is for rules per key: remove it")
-		return
-	}
-	a := &Anonymous{Per: readPer(o)}
-	if slices.Contains(a.Per, PerKey) || slices.Contains(a.Per, PerSource) || len(a.Per) > 1 {
-		o.errorf(o.at("per"), "`anonymous` counts requests without a key: write `per: client` or `per: total`")
-	}
-	other := map[string]string{"rate": "limit", "limit": "rate"}
-	for kind, wrong := range other {
-		if !rr.has(kind) || rr.has(wrong) {
-			continue
-		}
-		if o.has(wrong) {
-			o.errorf(o.keys[wrong], "the rule has a %s: `anonymous` needs `%s` too", kind, kind)
-		} else if o.need(kind, "give the figures of requests without a key") {
-			if kind == "rate" {
-				a.Rate, a.Burst = o.bucket(GateHTTP)
-			} else {
-				a.Rate, _ = o.limit()
-			}
-		}
-	}
-	rr.rule.Anonymous = a
-	if !rr.has("limit") {
-		return
-	}
-	if !rr.has("algorithm") {
-		rr.rule.Algorithm = algorithmFor(max(rr.rule.Rate.Amount, a.Rate.Amount))
-	}
-	rr.fits("limit", o, rr.rule.Algorithm, a.Rate)
-}
-
-// fits reports a limit that its algorithm cannot hold.
-func (rr *ruleReader) fits(key string, o *object, a Algorithm, r Rate) {
-	switch {
-	case a == SlidingLog && r.Amount > limit.MaxLog:
-		rr.errorf(o.at(key), "limit %s is too large for a sliding-log: the most is %d, or use sliding-counter", r, limit.MaxLog)
-	case a == SlidingCounter && r.Amount > math.MaxUint32:
-		rr.errorf(o.at(key), "limit %s is too large for a sliding-counter: the most is %d, or use `rate`", r, uint32(math.MaxUint32))
-	}
-}
-
-// longestLog is the largest limit that is counted exactly unless a rule asks
-// for the other way: a log keeps a time for every request in the window.
-const longestLog = 100
-
-func algorithmFor(most int64) Algorithm {
-	if most > longestLog {
-		return SlidingCounter
-	}
-	return SlidingLog
 }

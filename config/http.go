@@ -1,0 +1,99 @@
+package config
+
+import (
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+func (o *object) http() HTTP {
+	h := HTTP{Listeners: o.listeners(), Proxies: o.prefixes("proxies")}
+	if ids := o.child("identities", identitiesLevel); ids != nil && ids.need("key", "say where the API key is, or remove `identities`") {
+		if k := ids.child("key", keyLevel); k != nil {
+			h.KeyHeader = k.keyHeader()
+			if w, ok := k.word("file"); ok {
+				h.KeyFile = w.text
+			}
+		}
+	}
+	for _, n := range o.objects("exempt") {
+		if e := o.object(n, exemptLevel); e != nil {
+			h.Exempt = append(h.Exempt, e.exempt())
+		}
+	}
+	h.User = o.user()
+	h.ClientBits = o.clientBits()
+	return h
+}
+
+// unusableHeaders cannot carry an API key: they are the connection's or the
+// protocol's own, or name addresses.
+var unusableHeaders = []string{
+	"Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip",
+}
+
+func (o *object) keyHeader() string {
+	if !o.need("header", "say which header carries the API key, such as X-Api-Key") {
+		return ""
+	}
+	w, ok := o.word("header")
+	if !ok {
+		return ""
+	}
+	name := textproto.CanonicalMIMEHeaderKey(w.text)
+	switch {
+	case len(name) > 128 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "":
+		o.errorf(w.node, "%s is no header name: use letters, digits and hyphens, such as X-Api-Key", quote(w.text))
+	case name == "Authorization":
+		o.errorf(w.node, "this version does not read keys from Authorization yet; use a header of their own, such as X-Api-Key")
+	case slices.Contains(unusableHeaders, name):
+		o.errorf(w.node, "header %s cannot carry an API key: use one of its own, such as X-Api-Key", name)
+	}
+	return name
+}
+
+func (o *object) exempt() Exempt {
+	var e Exempt
+	if o.need("path", "name the path that no rule applies to") {
+		if w, ok := o.word("path"); ok {
+			fault := checkPath(w.text)
+			if fault == "" && strings.ContainsAny(w.text, "*{") {
+				fault = fmt.Sprintf("path %s: an exempt path is exact, without wildcards", quote(w.text))
+			}
+			if fault != "" {
+				o.errorf(w.node, "%s", fault)
+			}
+			e.Path = w.text
+		}
+	}
+	if o.need("from", "name the prefixes that may ask for it without limit") {
+		e.From = o.prefixes("from")
+		if seq, ok := o.values["from"].(*ast.SequenceNode); ok && len(seq.Values) == 0 {
+			o.errorf(seq, "`from` is empty: nobody is exempt, remove the item or name prefixes")
+		}
+	}
+	return e
+}
+
+// user reads a system user's name; that it exists is seen at start.
+func (o *object) user() string {
+	w, _ := o.word("user")
+	const set = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	if len(w.text) > 32 || strings.Trim(w.text, set) != "" || strings.HasPrefix(w.text, "-") {
+		o.errorf(w.node, "%s is no name of a system user", quote(w.text))
+	}
+	return w.text
+}
+
+func (o *object) clientBits() int {
+	w, _ := o.word("ipv6_prefix")
+	n, err := parseWhole(strings.TrimPrefix(w.text, "/"))
+	if w.text != "" && (err != nil || n < 48 || n > 128 || w.text[0] == '/') {
+		o.errorf(w.node, "ipv6_prefix %s: write a whole number from 48 to 128, such as 64", quote(w.text))
+	}
+	return int(n)
+}
