@@ -6,12 +6,12 @@ const MaxHeld = 8
 // held is a small set whose members stay until their end: the claimed API keys
 // of a client. The zero value is empty.
 type held struct {
-	members [MaxHeld]uint64
+	members [MaxHeld]Key
 	ends    [MaxHeld]Ticks
 }
 
 // hold keeps member until end, if it is held already or there is room.
-func (h *held) hold(member uint64, now, end Ticks) bool {
+func (h *held) hold(member Key, now, end Ticks) bool {
 	free := -1
 	for i := range h.members {
 		switch {

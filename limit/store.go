@@ -181,7 +181,7 @@ func (sh *shard) look(now Ticks, c *Charge) {
 
 // Hold keeps member among those of key until end and returns true, unless
 // MaxHeld others are held at now.
-func (s *Store) Hold(key Key, member uint64, now, end Ticks) bool {
+func (s *Store) Hold(key, member Key, now, end Ticks) bool {
 	sh := &s.shards[s.shard(key)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

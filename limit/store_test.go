@@ -158,11 +158,11 @@ func TestBytesAKey(t *testing.T) {
 func TestHoldInStore(t *testing.T) {
 	s := NewStore(1 << 16)
 	for m := range uint64(MaxHeld) {
-		if !s.Hold(s.numbered(1), m, 0, 100) || !s.Hold(s.numbered(2), m, 0, 100) {
+		if !s.Hold(s.numbered(1), s.numbered(m), 0, 100) || !s.Hold(s.numbered(2), s.numbered(m), 0, 100) {
 			t.Fatal("refused although there was room")
 		}
 	}
-	if s.Hold(s.numbered(1), 100, 99, 200) || !s.Hold(s.numbered(1), 100, 100, 200) {
+	if s.Hold(s.numbered(1), s.numbered(100), 99, 200) || !s.Hold(s.numbered(1), s.numbered(100), 100, 200) {
 		t.Fatal("a place must be free at its end, not before")
 	}
 }

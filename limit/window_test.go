@@ -85,17 +85,17 @@ func TestHeld(t *testing.T) {
 	for _, now := range []Ticks{0, 5, 1 << 63, 1<<64 - 10} {
 		var h held
 		for m := range uint64(MaxHeld) {
-			if !h.hold(m, now, now+100) {
+			if !h.hold(Key{m, m}, now, now+100) {
 				t.Fatalf("member %d of %d refused at %d", m, MaxHeld, now)
 			}
 		}
-		if h.hold(99, now, now+100) {
+		if h.hold(Key{99, 9}, now, now+100) {
 			t.Fatal("a ninth was held")
 		}
-		if !h.hold(3, now+50, now+150) || h.used(now) != 1 {
+		if !h.hold(Key{3, 3}, now+50, now+150) || h.used(now) != 1 {
 			t.Fatal("a member was not held on")
 		}
-		if !h.hold(99, now+100, now+200) || h.used(now+100) != 2.0/MaxHeld {
+		if !h.hold(Key{99, 9}, now+100, now+200) || h.used(now+100) != 2.0/MaxHeld {
 			t.Fatalf("places are not free at their end: %v used", h.used(now+100))
 		}
 	}

@@ -1,0 +1,143 @@
+package l7
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/limit"
+)
+
+// counts are a rule's counters, alone on their cache line.
+type counts struct {
+	passed, refused, watched atomic.Uint64
+	_                        [40]byte
+}
+
+// verdict is what becomes of a request.
+type verdict int
+
+const (
+	pass    verdict = iota
+	free            // passes without being counted: allowed or exempt
+	blocked         // by prefix
+	refused         // by a rule
+)
+
+// decision is the work sheet of one request. It is used again for others.
+type decision struct {
+	paths   []string
+	rules   []*rule // one for each charge
+	charges []limit.Charge
+	text    []byte // of the bucket key being made
+}
+
+var decisions = sync.Pool{New: func() any { return new(decision) }}
+
+func newDecision() *decision { return decisions.Get().(*decision) }
+
+func (d *decision) release() {
+	clear(d.paths)
+	clear(d.rules)
+	clear(d.charges)
+	d.paths, d.rules, d.charges = d.paths[:0], d.rules[:0], d.charges[:0]
+	decisions.Put(d)
+}
+
+// judge decides r, sent by a, at now and counts the verdict.
+func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *asker, now limit.Ticks) verdict {
+	switch {
+	case p.allow.Contains(a.client):
+		return free
+	case p.block.Contains(a.client):
+		return blocked
+	}
+	d.paths = readings(pathOf(r), d.paths)
+	if p.exempts(a.client, d.paths) {
+		return free
+	}
+	d.collect(p, store, r, a, now)
+	if len(d.charges) == 0 {
+		return pass
+	}
+	ok := store.Take(now, d.charges)
+	d.count(ok)
+	if !ok {
+		return refused
+	}
+	return pass
+}
+
+// collect finds the rules that match r and the buckets to charge.
+func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *asker, now limit.Ticks) {
+	if isPreflight(r) {
+		d.add(&p.preflight, store, a, now)
+		return
+	}
+	host := hostOf(r.Host)
+	for i := range p.rules {
+		if p.rules[i].match.match(r.Method, host, d.paths) {
+			d.add(&p.rules[i], store, a, now)
+		}
+	}
+}
+
+// Kinds of bucket under one rule.
+const (
+	bucketOwn  = 'i' // of the identity that the rule counts by
+	bucketLost = 'l' // of those who lack it
+	setHeld    = 'h' // which keys a client holds
+)
+
+func (d *decision) add(r *rule, store *limit.Store, a *asker, now limit.Ticks) {
+	c := limit.Charge{Limit: &r.limit, Watch: r.watch}
+	kind, per := byte(bucketOwn), r.per
+	if r.keyed && !d.holdsKey(r, store, a, now) {
+		kind, per, c.Limit = bucketLost, r.lost, &r.spare
+	}
+	d.text = append(r.id.Append(d.text[:0]), kind)
+	for _, part := range per {
+		switch part {
+		case config.PerClient:
+			d.text = limit.AppendPart(d.text, 'c', a.bucket[:])
+		case config.PerKey:
+			d.text = a.appendKey(d.text)
+		}
+	}
+	c.Key = store.Key(d.text)
+	d.rules = append(d.rules, r)
+	d.charges = append(d.charges, c)
+}
+
+// holdsKey reports whether a's API key has a bucket of its own under r. A
+// verified one has; a claimed one while its client holds no more than
+// limit.MaxHeld of them. A key is held until the bucket it was last used with
+// is full again at the latest, so changing keys never gains a budget.
+func (d *decision) holdsKey(r *rule, store *limit.Store, a *asker, now limit.Ticks) bool {
+	if a.identity != claimed {
+		return a.identity == verified
+	}
+	d.text = append(r.id.Append(d.text[:0]), setHeld)
+	set := store.Key(limit.AppendPart(d.text, 'c', a.bucket[:]))
+	d.text = limit.AppendPart(d.text[:0], 'k', a.key[:])
+	return store.Hold(set, store.Key(d.text), now, now+limit.FromDuration(r.limit.Window()))
+}
+
+// count adds the outcome to each rule's counters: a rule has passed what it was
+// charged for.
+func (d *decision) count(ok bool) {
+	for i, r := range d.rules {
+		if r.counts == nil {
+			continue
+		}
+		switch c := &d.charges[i]; {
+		case c.Refused && c.Watch:
+			r.counts.watched.Add(1)
+		case c.Refused:
+			r.counts.refused.Add(1)
+		case ok:
+			r.counts.passed.Add(1)
+		}
+	}
+}

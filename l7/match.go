@@ -1,0 +1,124 @@
+package l7
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/config"
+)
+
+// matcher says which requests a rule applies to. Empty parts match all.
+type matcher struct {
+	methods []string
+	hosts   []string
+	paths   []pattern
+}
+
+// pattern is a path in normal form, cut at its slashes.
+type pattern struct {
+	literal  string // the whole path where no segment is a template
+	segments []string
+	subtree  bool // and all that lies below
+	template bool
+}
+
+func newMatcher(m config.Match) (matcher, error) {
+	t := matcher{methods: slices.Clone(m.Methods)}
+	if slices.Contains(t.methods, "GET") && !slices.Contains(t.methods, "HEAD") {
+		t.methods = append(t.methods, "HEAD")
+	}
+	for _, h := range m.Hosts {
+		t.hosts = append(t.hosts, strings.TrimSuffix(strings.ToLower(h), "."))
+	}
+	for _, path := range m.Paths {
+		p, err := newPattern(path)
+		if err != nil {
+			return matcher{}, err
+		}
+		t.paths = append(t.paths, p)
+	}
+	return t, nil
+}
+
+func newPattern(path string) (pattern, error) {
+	base, subtree := strings.CutSuffix(path, "/**")
+	if !strings.HasPrefix(path, "/") || strings.Contains(base, "*") {
+		return pattern{}, fmt.Errorf("path %q: begin with / and use ** only as the last segment", path)
+	}
+	p := pattern{subtree: subtree, literal: reading(0).normal(base)}
+	if p.literal != "/" {
+		p.segments = strings.Split(p.literal[1:], "/")
+	}
+	p.template = slices.ContainsFunc(p.segments, isTemplate)
+	return p, nil
+}
+
+func isTemplate(segment string) bool {
+	return strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "}")
+}
+
+// match reports whether the rule applies to a request with any of these
+// readings of its path.
+func (m *matcher) match(method, host string, paths []string) bool {
+	if len(m.methods) > 0 && !slices.Contains(m.methods, method) {
+		return false
+	}
+	if len(m.hosts) > 0 && !slices.ContainsFunc(m.hosts, func(h string) bool { return matchHost(h, host) }) {
+		return false
+	}
+	if len(m.paths) == 0 {
+		return true
+	}
+	for i := range m.paths {
+		if slices.ContainsFunc(paths, m.paths[i].match) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pattern) match(path string) bool {
+	switch {
+	case p.template:
+		return p.matchSegments(path)
+	case !p.subtree:
+		return path == p.literal
+	case p.literal == "/":
+		return true
+	}
+	return strings.HasPrefix(path, p.literal) && (len(path) == len(p.literal) || path[len(p.literal)] == '/')
+}
+
+func (p *pattern) matchSegments(path string) bool {
+	rest, more := strings.TrimPrefix(path, "/"), path != "/"
+	for _, want := range p.segments {
+		if !more {
+			return false
+		}
+		var got string
+		got, rest, more = strings.Cut(rest, "/")
+		if got != want && (got == "" || !isTemplate(want)) {
+			return false
+		}
+	}
+	return !more || p.subtree
+}
+
+// matchHost compares a host in normal form with a pattern of a rule.
+func matchHost(pattern, host string) bool {
+	if below, ok := strings.CutPrefix(pattern, "*"); ok {
+		return len(host) > len(below) && strings.HasSuffix(host, below)
+	}
+	return host == pattern
+}
+
+// hostOf returns the host of a request in normal form: lower case, without
+// port, brackets and final dot.
+func hostOf(host string) string {
+	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
+		host = host[:colon]
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}

@@ -1,0 +1,252 @@
+package l7
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/limit"
+)
+
+// Policy is all that the gate enforces. It is plain data that survives JSON:
+// another process sends it.
+type Policy struct {
+	HTTP  config.HTTP
+	Rules []config.Rule // those of the network gate are passed over
+	Allow []netip.Prefix
+	Block []netip.Prefix // Allow wins
+}
+
+// defaultClientBits is the prefix that makes one IPv6 client: a household or
+// server commonly holds a whole /64.
+const defaultClientBits = 64
+
+// policy is a Policy made ready. It is never changed.
+type policy struct {
+	rules      []rule
+	proxies    *bart.Lite
+	allow      *bart.Lite
+	block      *bart.Lite
+	exempt     []exemption
+	keyHeader  string
+	keyFile    bool
+	keys       map[[sha256.Size]byte]struct{}
+	clientBits int
+	preflight  rule
+}
+
+// rule is a config.Rule made ready.
+type rule struct {
+	name   string
+	id     limit.Key // of name, per, algorithm and unit: it finds the buckets again
+	match  matcher
+	per    []config.Per // sorted
+	keyed  bool         // per has config.PerKey
+	limit  limit.Limit
+	lost   []config.Per // of requests without a key that counts
+	spare  limit.Limit  // figures of those
+	watch  bool
+	counts *counts // nil: not reported
+}
+
+type exemption struct {
+	path pattern
+	from *bart.Lite // nil: from anywhere
+}
+
+// compile makes p ready, with buckets in store and counters from counted. It
+// names all errors.
+func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (*policy, error) {
+	c := &policy{
+		proxies: table(p.HTTP.Proxies), allow: table(p.Allow), block: table(p.Block),
+		keyHeader: http.CanonicalHeaderKey(p.HTTP.KeyHeader), keyFile: p.HTTP.KeyFile != "",
+		keys: map[[sha256.Size]byte]struct{}{}, clientBits: p.HTTP.ClientBits,
+	}
+	for _, k := range p.HTTP.Keys {
+		c.keys[k.SHA256] = struct{}{}
+	}
+	var errs []error
+	switch {
+	case c.clientBits == 0:
+		c.clientBits = defaultClientBits
+	case c.clientBits < 48 || c.clientBits > 128:
+		errs = append(errs, fmt.Errorf("client prefix /%d: give one from 48 to 128", c.clientBits))
+	}
+	for _, e := range p.HTTP.Exempt {
+		path, err := newPattern(e.Path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("exempt: %w", err))
+		}
+		x := exemption{path: path}
+		if len(e.From) > 0 {
+			x.from = table(e.From)
+		}
+		c.exempt = append(c.exempt, x)
+	}
+	errs = append(errs, c.compileRules(p.Rules, store)...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	c.preflight = newPreflight(store)
+	for i := range c.rules {
+		c.rules[i].counts = counted(c.rules[i].name)
+	}
+	return c, nil
+}
+
+func (c *policy) compileRules(rules []config.Rule, store *limit.Store) (errs []error) {
+	seen := map[string]bool{}
+	for _, r := range rules {
+		if r.Gate != config.GateHTTP {
+			continue
+		}
+		if seen[r.Name] {
+			errs = append(errs, fmt.Errorf("rule %s: the name is used twice: rename one", r.Name))
+		}
+		seen[r.Name] = true
+		ready, err := newRule(r, store)
+		if err == nil && ready.keyed && c.keyHeader == "" {
+			err = errors.New("per key needs a header that holds it: set http.identities.key.header")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("rule %s: %w", r.Name, err))
+			continue
+		}
+		c.rules = append(c.rules, ready)
+	}
+	return errs
+}
+
+func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
+	if r.Rate.Unit != config.Count && r.Rate.Unit != "" {
+		return rule{}, fmt.Errorf("the HTTP gate counts requests, not %s: write the rate as a number per time", r.Rate.Unit)
+	}
+	ready = rule{name: r.Name, watch: r.Mode == config.Watch}
+	if ready.match, err = newMatcher(r.Match); err != nil {
+		return rule{}, err
+	}
+	if ready.per, err = newPer(r.Per); err != nil {
+		return rule{}, err
+	}
+	if ready.limit, err = newLimit(r.Algorithm, r.Rate, r.Burst); err != nil {
+		return rule{}, err
+	}
+	ready.keyed = slices.Contains(ready.per, config.PerKey)
+	ready.lost, ready.spare = []config.Per{config.PerClient}, ready.limit
+	if a := r.Anonymous; a != nil {
+		if ready.lost, err = newPer(a.Per); err == nil {
+			ready.spare, err = newLimit(r.Algorithm, a.Rate, a.Burst)
+		}
+		if err == nil && slices.Contains(ready.lost, config.PerKey) {
+			err = errors.New("who has no key is not counted by it: use per: client")
+		}
+		if err != nil {
+			return rule{}, fmt.Errorf("anonymous: %w", err)
+		}
+	}
+	ready.id = ready.identify(store, r.Algorithm)
+	return ready, nil
+}
+
+// identify returns the key of what makes a rule the same one after a reload.
+// Requests are the only unit so far.
+func (r *rule) identify(store *limit.Store, a config.Algorithm) limit.Key {
+	id := limit.AppendPart(nil, 'r', []byte(r.name))
+	for _, per := range r.per {
+		id = limit.AppendPart(id, 'p', []byte(per))
+	}
+	id = limit.AppendPart(id, 'a', []byte(a))
+	return store.Key(limit.AppendPart(id, 'u', []byte(config.Count)))
+}
+
+func newPer(per []config.Per) ([]config.Per, error) {
+	if len(per) == 0 {
+		return nil, errors.New("per is missing: use client, key or total")
+	}
+	for _, p := range per {
+		if p != config.PerClient && p != config.PerKey && p != config.PerTotal {
+			return nil, fmt.Errorf("per %s is not known to the HTTP gate: use client, key or total", p)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(per))), nil
+}
+
+func newLimit(a config.Algorithm, r config.Rate, burst int64) (limit.Limit, error) {
+	switch a {
+	case config.TokenBucket:
+		return limit.NewRate(r.Amount, r.Interval, burst)
+	case config.SlidingLog:
+		return limit.NewWindow(limit.SlidingLog, r.Amount, r.Interval)
+	case config.SlidingCounter:
+		return limit.NewWindow(limit.SlidingCounter, r.Amount, r.Interval)
+	}
+	return limit.Limit{}, fmt.Errorf("algorithm %q is not known: use token-bucket, sliding-log or sliding-counter", a)
+}
+
+// newPreflight returns the built-in rule for CORS preflights: a browser sends
+// them on its own, so no user's rule is charged for them. Its identity cannot
+// be that of a user's rule, whose first part is of another kind.
+func newPreflight(store *limit.Store) rule {
+	l, err := limit.NewRate(100, time.Second, 100)
+	if err != nil {
+		panic(err) // constant figures
+	}
+	per := []config.Per{config.PerClient}
+	return rule{
+		name: "cors-preflight", id: store.Key(limit.AppendPart(nil, 'b', []byte("cors-preflight"))),
+		per: per, limit: l, lost: per, spare: l,
+	}
+}
+
+// table makes a set of prefixes, under the addresses' canonical spelling.
+func table(prefixes []netip.Prefix) *bart.Lite {
+	t := new(bart.Lite)
+	for _, p := range prefixes {
+		if a := canonical(p.Addr()); a.Is4() && p.Addr().Is6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(a, p.Bits()-96)
+		}
+		t.Insert(p.Masked())
+	}
+	return t
+}
+
+// exempts reports whether no rule applies to a request: every reading of its
+// path must be exempt, lest an odd spelling free another path.
+func (c *policy) exempts(client netip.Addr, paths []string) bool {
+	for i := range c.exempt {
+		e := &c.exempt[i]
+		if e.from != nil && !e.from.Contains(client) {
+			continue
+		}
+		if !slices.ContainsFunc(paths, func(p string) bool { return !e.path.match(p) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPreflight reports whether r is a CORS preflight (Fetch, 3.2.2).
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" &&
+		r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// pathOf returns the path of r as it was sent.
+func pathOf(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if path != "" && path[0] == '/' || path == "*" {
+		return path
+	}
+	if path = r.URL.EscapedPath(); path == "" { // absolute form, RFC 9112, 3.2.2
+		return "/"
+	}
+	return path
+}

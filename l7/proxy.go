@@ -1,0 +1,226 @@
+package l7
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/limit"
+)
+
+// proxy is the front door that relays to one upstream what the gate passes.
+type proxy struct {
+	gate     *Gate
+	upstream *url.URL
+	relay    httputil.ReverseProxy
+	warned   atomic.Uint64 // when a failure of the upstream was last logged, in ticks
+}
+
+// warnEvery bounds the log of a failing upstream.
+const warnEvery = time.Minute
+
+func newProxy(g *Gate, upstream string) (*proxy, error) {
+	u, err := url.Parse(upstream)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("upstream %q: give a URL such as http://127.0.0.1:9000, without a path", upstream)
+	}
+	p := &proxy{gate: g, upstream: u}
+	p.relay = httputil.ReverseProxy{
+		Transport:      newTransport(),
+		BufferPool:     new(buffers),
+		Rewrite:        p.rewrite,
+		ModifyResponse: p.seen,
+		ErrorHandler:   p.failed,
+		ErrorLog:       log.New(io.Discard, "", 0), // no line per request
+	}
+	return p, nil
+}
+
+// newTransport returns the way to an upstream: no proxy from the environment,
+// no decompression, and no limit on how long a body or stream takes.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		DialContext:           dialer.DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		MaxIdleConnsPerHost:   256,
+		// Below what common servers keep an idle connection for, lest a POST
+		// meets one that is just being closed and cannot be sent again.
+		IdleConnTimeout:    4 * time.Second,
+		DisableCompression: true,
+	}
+}
+
+// close lets go of idle connections to the upstream.
+func (p *proxy) close() { p.relay.Transport.(*http.Transport).CloseIdleConnections() }
+
+// buffers are what answers are copied through.
+type buffers struct{ pool sync.Pool }
+
+func (b *buffers) Get() []byte {
+	if buf, ok := b.pool.Get().(*[32 << 10]byte); ok {
+		return buf[:]
+	}
+	return make([]byte, 32<<10)
+}
+
+func (b *buffers) Put(buf []byte) { b.pool.Put((*[32 << 10]byte)(buf)) }
+
+type visitKey struct{}
+
+// visit is one request on its way through the proxy, and what its answer is
+// written to.
+type visit struct {
+	http.ResponseWriter
+	gate     *Gate
+	asker    asker
+	decision *decision // nil: not counted
+	wrote    bool
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }
+
+// WriteHeader adds the limits to a final answer where they may be seen.
+func (v *visit) WriteHeader(status int) {
+	if status >= 200 && !v.wrote {
+		v.wrote = true
+		v.gate.answered(status)
+		if v.decision != nil && maySeeLimits(status, v.Header()) {
+			setLimits(v.Header(), v.decision.items())
+		}
+	}
+	v.ResponseWriter.WriteHeader(status)
+}
+
+func (v *visit) Write(b []byte) (int, error) {
+	if !v.wrote {
+		v.WriteHeader(http.StatusOK)
+	}
+	return v.ResponseWriter.Write(b)
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	policy := p.gate.policy.Load()
+	v := &visit{ResponseWriter: w, gate: p.gate, asker: policy.identify(r)}
+	if v.asker.forged {
+		p.gate.warnForged(v.asker.peer)
+	}
+	if bad := malformed(r); bad.Status != 0 {
+		answer(v, bad)
+		return
+	}
+	d := newDecision()
+	defer d.release()
+	switch d.judge(policy, p.gate.store, r, &v.asker, p.gate.now()) {
+	case refused:
+		refuse(v, d.items())
+		return
+	case blocked:
+		answer(v, problem{Status: http.StatusForbidden, Detail: "this client is blocked"})
+		return
+	case pass:
+		v.decision = d
+	}
+	p.relay.ServeHTTP(v, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
+}
+
+// malformed returns the answer to a request that no rule could hold, or none.
+func malformed(r *http.Request) problem {
+	path := pathOf(r)
+	switch {
+	case r.Method == http.MethodConnect:
+		return problem{Status: http.StatusMethodNotAllowed, Detail: "this is no tunnel"}
+	case len(path) > longestPath:
+		return problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("a path has at most %d bytes here", longestPath)}
+	case strings.Contains(r.RequestURI, "#"):
+		// Not allowed in a request (RFC 9112, 3.2); some servers cut there.
+		return problem{Status: http.StatusBadRequest, Detail: "a request has no fragment"}
+	}
+	return problem{}
+}
+
+// rewrite makes the request to the upstream: path and query as they came, the
+// host as the client wrote it, and no identity that the peer made up.
+func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
+	v := pr.In.Context().Value(visitKey{}).(*visit)
+	out := pr.Out
+	out.URL.Scheme, out.URL.Host = p.upstream.Scheme, p.upstream.Host
+	out.URL.RawQuery, out.URL.ForceQuery = pr.In.URL.RawQuery, pr.In.URL.ForceQuery
+	out.Host = pr.In.Host
+	if path := pathOf(pr.In); !strings.HasPrefix(path, "//") {
+		// A path that begins with two slashes would be taken for a host here,
+		// and needs no help: it is kept by Path and RawPath.
+		out.URL.Opaque = path
+	}
+	if carriesHTTP(out.Header.Get("Upgrade")) {
+		out.Header.Del("Upgrade")
+		out.Header.Del("Connection")
+		out.Header.Del("Http2-Settings")
+	}
+	v.asker.forward(pr.In, out.Header)
+}
+
+// carriesHTTP reports whether what a client wants to switch to would carry more
+// requests, past every rule.
+func carriesHTTP(upgrade string) bool {
+	for protocol := range strings.SplitSeq(strings.ToLower(upgrade), ",") {
+		if name, _, _ := strings.Cut(strings.TrimSpace(protocol), "/"); name == "h2c" || name == "http" || name == "h2" || name == "tls" {
+			return true
+		}
+	}
+	return false
+}
+
+// forward tells the upstream who asks, and for what. What a declared proxy said
+// is passed on.
+func (a *asker) forward(in *http.Request, out http.Header) {
+	stripIdentity(out, a.declared)
+	scheme := "http"
+	if in.TLS != nil {
+		scheme = "https"
+	}
+	out.Set("X-Forwarded-Host", in.Host)
+	out.Set("X-Forwarded-Proto", scheme)
+	chain := a.peer.String()
+	if a.declared {
+		if prior := in.Header["X-Forwarded-For"]; len(prior) > 0 {
+			chain = strings.Join(prior, ", ") + ", " + chain
+		}
+		for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+			if values, ok := in.Header[name]; ok {
+				out[name] = values
+			}
+		}
+	}
+	out.Set("X-Forwarded-For", chain)
+}
+
+func (p *proxy) seen(r *http.Response) error {
+	if r.StatusCode == http.StatusSwitchingProtocols {
+		p.gate.answered(r.StatusCode) // written past visit.WriteHeader
+	}
+	return nil
+}
+
+// failed answers for an upstream that did not.
+func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+	now := p.gate.now() | 1 // 0: never warned
+	if last := p.warned.Load(); (last == 0 || now-last >= limit.FromDuration(warnEvery)) && p.warned.CompareAndSwap(last, now) {
+		p.gate.log.Warn("upstream does not answer", "upstream", p.upstream.Host, "error", err)
+	}
+	answer(w, problem{Status: http.StatusBadGateway, Detail: "the upstream does not answer"})
+}

@@ -1,0 +1,242 @@
+package l7
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/limit"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+	sweepEvery    = time.Hour
+)
+
+// Gate is the HTTP gate. Its methods may be called at the same time.
+type Gate struct {
+	// Clock returns the time since a fixed moment, never running backwards. It
+	// may be replaced before the first call of SetPolicy.
+	Clock func() time.Duration
+
+	log      *slog.Logger
+	store    *limit.Store
+	policy   atomic.Pointer[policy]
+	warned   atomic.Bool // of forged forwarding headers, under this list of proxies
+	statuses [600]atomic.Uint64
+
+	mu      sync.Mutex
+	proxies []netip.Prefix     // of the policy in force
+	counts  map[string]*counts // of the rules in force
+	servers map[*http.Server]struct{}
+	stop    chan struct{} // closed by Shutdown
+	sweeps  bool
+}
+
+// New returns a gate that logs to log. It serves nothing before it has a
+// policy.
+func New(log *slog.Logger) *Gate {
+	begin := time.Now()
+	return &Gate{
+		Clock:   func() time.Duration { return time.Since(begin) },
+		log:     log,
+		store:   limit.NewStore(limit.DefaultMemory),
+		servers: map[*http.Server]struct{}{},
+		stop:    make(chan struct{}),
+	}
+}
+
+func (g *Gate) now() limit.Ticks { return limit.FromDuration(g.Clock()) }
+
+// SetPolicy puts p in force for all requests that come after, or, when it has
+// errors, leaves everything as it was and names them all. Rules of the same
+// name, per, algorithm and unit as before keep their buckets and counters.
+func (g *Gate) SetPolicy(p Policy) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	next := map[string]*counts{}
+	ready, err := p.compile(g.store, func(name string) *counts {
+		c := g.counts[name]
+		if c == nil {
+			c = new(counts)
+		}
+		next[name] = c
+		return c
+	})
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(g.proxies, p.HTTP.Proxies) {
+		g.proxies = slices.Clone(p.HTTP.Proxies)
+		g.warned.Store(false)
+	}
+	g.counts = next
+	g.policy.Store(ready)
+	return nil
+}
+
+// Serve answers what arrives at ln through the front door l until ln is closed
+// or Shutdown is called; then it waits for requests in flight and returns nil.
+// It closes ln.
+func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
+	srv, door, err := g.open(l)
+	if err != nil {
+		ln.Close()
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	if err = srv.Serve(ln); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	// Shutdown ends this wait early: it closes the server when its time is up.
+	srv.Shutdown(context.Background())
+	door.close()
+	g.mu.Lock()
+	delete(g.servers, srv)
+	g.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// open makes the server of a front door.
+func (g *Gate) open(l config.Listener) (*http.Server, *proxy, error) {
+	if g.policy.Load() == nil {
+		return nil, nil, errors.New("no policy is set: nothing would be limited")
+	}
+	if l.Door != "proxy" {
+		return nil, nil, fmt.Errorf("door %q is not known: use proxy", l.Door)
+	}
+	door, err := newProxy(g, l.Upstream)
+	if err != nil {
+		return nil, nil, err
+	}
+	srv := &http.Server{
+		Handler:                      door,
+		ReadHeaderTimeout:            headerTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeader,
+		DisableGeneralOptionsHandler: true, // OPTIONS * is held to the rules too
+		ErrorLog:                     log.New(io.Discard, "", 0),
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.stop:
+		return nil, nil, errors.New("the gate is shut down")
+	default:
+	}
+	g.servers[srv] = struct{}{}
+	if !g.sweeps {
+		g.sweeps = true
+		go g.sweep()
+	}
+	return srv, door, nil
+}
+
+// sweep drops idle buckets until the gate is shut down.
+func (g *Gate) sweep() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.store.Sweep(g.now())
+		case <-g.stop:
+			return
+		}
+	}
+}
+
+// Shutdown stops listening at once and waits for requests in flight until ctx
+// ends; then it cuts them off and returns ctx's error. Connections that were
+// upgraded are not waited for.
+func (g *Gate) Shutdown(ctx context.Context) error {
+	g.mu.Lock()
+	select {
+	case <-g.stop:
+	default:
+		close(g.stop)
+	}
+	servers := make([]*http.Server, 0, len(g.servers))
+	for srv := range g.servers {
+		servers = append(servers, srv)
+	}
+	g.mu.Unlock()
+
+	errs := make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i, srv := range servers {
+		wg.Go(func() {
+			if errs[i] = srv.Shutdown(ctx); errs[i] != nil {
+				srv.Close()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Counters are the requests that a rule has seen since the gate was made, over
+// all changes of policy while the rule was in force. A request that passes
+// counts for each rule that was charged; one that is refused counts for each
+// rule that refuses it.
+type Counters struct {
+	Passed  uint64 `json:"passed"`
+	Refused uint64 `json:"refused"`
+	Watched uint64 `json:"watched"` // would have been refused
+}
+
+// Counters returns the counters of each rule in force, by name.
+func (g *Gate) Counters() map[string]Counters {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make(map[string]Counters, len(g.counts))
+	for name, c := range g.counts {
+		all[name] = Counters{c.passed.Load(), c.refused.Load(), c.watched.Load()}
+	}
+	return all
+}
+
+// Answers returns how many answers were sent by status, those of the upstream
+// among them.
+func (g *Gate) Answers() map[int]uint64 {
+	all := map[int]uint64{}
+	for status := range g.statuses {
+		if n := g.statuses[status].Load(); n > 0 {
+			all[status] = n
+		}
+	}
+	return all
+}
+
+// Buckets tells how the store of buckets fares.
+func (g *Gate) Buckets() limit.Stats { return g.store.Stats() }
+
+func (g *Gate) answered(status int) {
+	if status < len(g.statuses) {
+		g.statuses[status].Add(1)
+	}
+}
+
+// warnForged says once that someone who may not names clients.
+func (g *Gate) warnForged(peer netip.Addr) {
+	if g.warned.Load() || !g.warned.CompareAndSwap(false, true) {
+		return
+	}
+	g.log.Warn("forwarding headers arrive from an undeclared peer and are ignored: "+
+		"if it is a proxy of yours, name it in http.proxies, or all its clients share one bucket", "peer", peer)
+}
