@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -186,9 +185,18 @@ func (c packetCase) prepare(x *contender, frame []byte) error {
 // interleave runs the contenders in turn and keeps the best round of each. With
 // several CPUs all run at once, and the slowest counts.
 func interleave(contenders []*contender, cpus int, frame []byte) error {
+	list := make([]int, cpus)
+	for i := range list {
+		list[i] = i
+	}
+	w, err := spray.NewWorkers(list...)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
 	for range packetRounds {
 		for _, x := range contenders {
-			d, err := runOn(x.program, cpus, frame)
+			d, err := runOn(w, x.program, cpus, frame)
 			if err != nil {
 				return err
 			}
@@ -200,19 +208,13 @@ func interleave(contenders []*contender, cpus int, frame []byte) error {
 	return nil
 }
 
-func runOn(program *ebpf.Program, cpus int, frame []byte) (time.Duration, error) {
-	times, errs := make([]time.Duration, cpus), make([]error, cpus)
-	var wg sync.WaitGroup
-	for cpu := range cpus {
-		wg.Go(func() { times[cpu], errs[cpu] = spray.Run(program, frame, cpu, packetRuns) })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return 0, err
-		}
-	}
-	return slices.Max(times), nil
+func runOn(w *spray.Workers, program *ebpf.Program, cpus int, frame []byte) (time.Duration, error) {
+	times := make([]time.Duration, cpus)
+	err := w.Together(func(i int) (err error) {
+		_, times[i], err = program.Benchmark(frame, packetRuns, nil)
+		return err
+	})
+	return slices.Max(times), err
 }
 
 func results(name string, contenders []*contender) []Result {

@@ -24,7 +24,7 @@ volatile const __u32 line_mask;		/* lines in the table - 1, a power of two - 1 *
 volatile const __u64 seed0, seed1, seed2, seed3;
 
 #define CLAIM_TRIES	8
-#define CLAIM_WAITS	64
+#define CLAIM_WAITS	256	/* looks: some microseconds */
 
 /* Answers beside a way, which is 0 to WAYS - 1. */
 #define WAY_CLAIMED	4	/* a new bucket */
@@ -107,6 +107,19 @@ __noinline __u64 claim_wait(__u32 index, __u32 way, __u64 claimed)
 			break;
 	}
 	return t;
+}
+
+/* Looks for tag's slot until no claim for it is under way. */
+__noinline int table_wait(__u32 index, __u64 tag)
+{
+	struct line *line = bpf_map_lookup_elem(&buckets, &index);
+	int way = WAY_BUSY, i;
+
+	if (!line)
+		return WAY_BUSY;
+	for (i = 0; i < CLAIM_WAITS && way == WAY_BUSY; i++)
+		way = table_find(line, tag);
+	return way;
 }
 
 /* Step 3 of a claim: the way that has the key instead of ours, or ours, or
@@ -208,7 +221,7 @@ __noinline int table_claim(__u32 index, __u64 tag, __u64 now, __u64 tat)
 		if (way == own)
 			return way | (was_free ? WAY_CLAIMED : WAY_CLAIMED | WAY_EVICTED);
 		if (way < 0)
-			way = table_find(line, tag);
+			way = table_wait(index, tag);
 		if (way >= 0)
 			return way;
 	}

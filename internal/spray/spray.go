@@ -5,12 +5,10 @@ package spray
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/headgate/headgate/maps"
-	"golang.org/x/sys/unix"
 )
 
 // Programs are one gate's program behind a source of sources.
@@ -85,18 +83,28 @@ func (p *Programs) set(s tableSpraySetting, start func(cpu int) uint64) error {
 
 // Run runs program on frame, times times, on one CPU, and returns what a run
 // took.
-func Run(program *ebpf.Program, frame []byte, cpu, times int) (time.Duration, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return 0, fmt.Errorf("read the CPU affinity: %w", err)
+func Run(program *ebpf.Program, frame []byte, cpu, times int) (d time.Duration, err error) {
+	w, err := NewWorkers(cpu)
+	if err != nil {
+		return 0, err
 	}
-	one.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return 0, fmt.Errorf("move to CPU %d: %w", cpu, err)
-	}
-	defer unix.SchedSetaffinity(0, &before)
-	_, d, err := program.Benchmark(frame, times, nil)
+	defer w.Close()
+	err = w.Together(func(int) error {
+		_, d, err = program.Benchmark(frame, times, nil)
+		return err
+	})
 	return d, err
+}
+
+// Next returns the number of the source that each CPU comes to next.
+func (p *Programs) Next() ([]uint64, error) {
+	var states []tableSprayState
+	if err := p.states.Lookup(uint32(0), &states); err != nil {
+		return nil, err
+	}
+	next := make([]uint64, len(states))
+	for c, s := range states {
+		next[c] = s.Next
+	}
+	return next, nil
 }
