@@ -1,0 +1,226 @@
+package daemon
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// The control socket speaks HTTP with JSON bodies:
+//
+//	GET    /v1/status
+//	GET    /v1/rules          POST /v1/rules    DELETE /v1/rules/{name}
+//	GET    /v1/blocks         POST /v1/blocks   DELETE /v1/blocks?prefix=P[&reason=R]
+//	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R]
+//	POST   /v1/reload         POST /v1/detach
+//
+// An answer that is not 2xx carries a Problem. 400 is bad input, 403 a user
+// who may not, 404 something that is not there, 409 a refusal that changed
+// nothing, 500 a change that failed and was taken back.
+//
+//	curl --unix-socket /run/headgate/headgate.sock http://headgate/v1/status
+
+// Problem is the body of every answer that is no success.
+type Problem struct {
+	Error string `json:"error"` // one line, or one line an error of a config
+}
+
+// Where an entry came from.
+const (
+	FromConfig  = "config"
+	FromCommand = "command line"
+)
+
+// Origin says where an entry came from, and, if from the command line, who
+// added it, when and why.
+type Origin struct {
+	From string    `json:"from"`
+	By   string    `json:"by,omitempty"`
+	UID  *uint32   `json:"uid,omitempty"`
+	At   time.Time `json:"at,omitzero"`
+	Why  string    `json:"why,omitempty"`
+}
+
+// Entry is one block or allow. A prefix may have several, with ends and
+// reasons of their own; it is blocked or allowed until the latest.
+type Entry struct {
+	Prefix netip.Prefix `json:"prefix"`
+	End    time.Time    `json:"end,omitzero"`      // zero: never
+	EndsIn int64        `json:"ends_in,omitempty"` // seconds, rounded up; 0: never
+	Reason string       `json:"reason,omitempty"`
+	Origin
+}
+
+// EntryRequest asks for a block or an allow.
+type EntryRequest struct {
+	Prefix netip.Prefix `json:"prefix"`
+	For    int64        `json:"for,omitempty"`     // seconds from now
+	Ever   bool         `json:"forever,omitempty"` // exactly one of For and Ever
+	Reason string       `json:"reason,omitempty"`
+	Peer   netip.Addr   `json:"peer,omitzero"`   // whom a block must not lock out: where the asker sits
+	Force  bool         `json:"force,omitempty"` // block it all the same
+}
+
+// EntryReply is what came of a block, an allow or their removal.
+type EntryReply struct {
+	Entry    Entry    `json:"entry"`              // as it now stands, or what was removed
+	Removed  int      `json:"removed,omitempty"`  // entries taken away
+	Covered  []Entry  `json:"covered,omitempty"`  // what still covers the prefix
+	Warnings []string `json:"warnings,omitempty"` // why it may not do what was meant
+}
+
+// Entries is the answer to GET /v1/blocks and /v1/allows.
+type Entries struct {
+	Entries []Entry `json:"entries"` // by prefix, then end
+}
+
+// Verdicts counts packets, bytes or requests by what became of them.
+type Verdicts struct {
+	Passed  uint64 `json:"passed"`
+	Refused uint64 `json:"refused"`
+	Watched uint64 `json:"watched"` // would have been refused
+}
+
+// Rule is one rule with its counts. A rule of the network gate has Packets and
+// Bytes, one of the HTTP gate has Requests.
+type Rule struct {
+	Name      string    `json:"name"`
+	Gate      string    `json:"gate"`
+	Mode      string    `json:"mode"`
+	Text      string    `json:"text"`            // one line of YAML
+	WorstCase string    `json:"worst_case"`      // in words
+	Aside     string    `json:"aside,omitempty"` // why it is not in force
+	Packets   *Verdicts `json:"packets,omitempty"`
+	Bytes     *Verdicts `json:"bytes,omitempty"`
+	Requests  *Verdicts `json:"requests,omitempty"`
+	Origin
+}
+
+// Rules is the answer to GET /v1/rules, in the order in which they are written.
+type Rules struct {
+	Rules []Rule `json:"rules"`
+}
+
+// RuleRequest asks for a rule: added, or put in the place of the one of the
+// same name that was added from the command line before.
+type RuleRequest struct {
+	Rule string `json:"rule"` // a YAML or JSON mapping, as in the config
+	Why  string `json:"why,omitempty"`
+}
+
+// RuleReply is what came of adding or removing a rule.
+type RuleReply struct {
+	Rule     Rule     `json:"rule"`
+	Was      string   `json:"was,omitempty"`   // text of the rule it replaced
+	Fresh    bool     `json:"fresh,omitempty"` // replaced, and its counts start anew
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// ReloadReply is the answer to POST /v1/reload.
+type ReloadReply struct {
+	Changed    bool     `json:"changed"` // the files' content differs from what was in force
+	Generation uint64   `json:"generation"`
+	Hash       string   `json:"hash"`
+	Rules      int      `json:"rules"`
+	Warnings   []string `json:"warnings,omitempty"`
+}
+
+// DetachReply is the answer to POST /v1/detach.
+type DetachReply struct {
+	Interfaces []string `json:"interfaces"`
+}
+
+// Status is the answer to GET /v1/status.
+type Status struct {
+	Version string        `json:"version"`
+	PID     int           `json:"pid"`
+	Started time.Time     `json:"started"`
+	Ready   bool          `json:"ready"`
+	Faults  []string      `json:"faults,omitempty"` // why it is not ready
+	Config  ConfigStatus  `json:"config"`
+	Network NetworkStatus `json:"network"`
+	HTTP    HTTPStatus    `json:"http"`
+	Rules   []Rule        `json:"rules"`
+	Blocks  int           `json:"blocks"` // prefixes
+	Allows  int           `json:"allows"`
+}
+
+// ConfigStatus tells which config is in force and how the last reload went.
+type ConfigStatus struct {
+	Path       string    `json:"path"`
+	Generation uint64    `json:"generation"` // 1 at start, one more for each change put in force
+	Hash       string    `json:"hash"`       // of the config and its key file, in hex
+	Loaded     time.Time `json:"loaded"`
+	OK         bool      `json:"last_reload_ok"`
+	Error      string    `json:"last_reload_error,omitempty"`
+	Warnings   []string  `json:"warnings,omitempty"`
+}
+
+// NetworkStatus is the state of the network gate.
+type NetworkStatus struct {
+	On         bool        `json:"on"`
+	Detached   bool        `json:"detached,omitempty"` // taken off by `detach`
+	Interfaces []Interface `json:"interfaces"`
+	Reasons    []Reason    `json:"reasons,omitempty"`
+	Table      *Table      `json:"table,omitempty"`
+}
+
+// Interface is one interface and what the kernel says is attached to it.
+type Interface struct {
+	Name       string `json:"name"`
+	AttachMode string `json:"attach_mode"` // native, generic, none
+	ProgramID  uint32 `json:"program_id"`
+	Pin        string `json:"pin"`
+	Warning    string `json:"warning,omitempty"`
+}
+
+// Reason is what one cause of a verdict has seen.
+type Reason struct {
+	Verdict string `json:"verdict"` // pass or drop
+	Reason  string `json:"reason"`
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Table tells how the bucket table fares.
+type Table struct {
+	Slots       uint64 `json:"slots"`
+	Live        uint64 `json:"live"`         // whose bucket is not full
+	EvictedLive uint64 `json:"evicted_live"` // live buckets that lost their slot to a newcomer
+	Overflowed  uint64 `json:"overflowed"`   // packets charged to an overflow bucket
+	Contended   uint64 `json:"contended"`    // packets that lost a race for a slot too often
+	UndoFailed  uint64 `json:"undo_failed"`  // charges left standing: too strict
+	Recharged   uint64 `json:"recharged"`    // charges that met a slot that was just lost
+}
+
+// HTTPStatus is the state of the HTTP gate's process.
+type HTTPStatus struct {
+	On        bool              `json:"on"`
+	Up        bool              `json:"up"`
+	PID       int               `json:"pid,omitempty"`
+	User      string            `json:"user,omitempty"`
+	Restarts  uint64            `json:"restarts"`
+	Error     string            `json:"error,omitempty"` // how it last ended
+	Fresh     bool              `json:"fresh"`           // it answered just now; else the counts are the last known
+	Listeners []Listener        `json:"listeners"`
+	Answers   map[string]uint64 `json:"answers,omitempty"` // requests by status code
+}
+
+// Listener is one front door.
+type Listener struct {
+	Address  string `json:"address"`
+	Door     string `json:"door"`
+	Upstream string `json:"upstream"`
+}
+
+// Span writes a time of whole seconds as people say it: 1h, 10m, 1m30s.
+func Span(seconds int64) string {
+	s := (time.Duration(seconds) * time.Second).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

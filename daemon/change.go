@@ -1,0 +1,316 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/headgate/headgate/config"
+)
+
+// refusal is an error with the status code that it is answered with. Nothing
+// was changed.
+type refusal struct {
+	code int
+	msg  string
+}
+
+func (r *refusal) Error() string { return r.msg }
+
+func refuse(format string, args ...any) error {
+	return &refusal{http.StatusConflict, fmt.Sprintf(format, args...)}
+}
+
+func badInput(format string, args ...any) error {
+	return &refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+func notThere(format string, args ...any) error {
+	return &refusal{http.StatusNotFound, fmt.Sprintf(format, args...)}
+}
+
+// commit makes next what was added from the command line: written first, so
+// that what is in force is never more than what a restart finds, then put in
+// force, and taken back from the file if that fails. check may refuse what it
+// came to. The caller holds d.mu.
+func (d *daemon) commit(ctx context.Context, next state, check func(*policy) error) error {
+	now := d.now()
+	next = next.live(now)
+	p, err := merge(d.policy.cfg, next)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.policy.loses(p), check(p)); err != nil {
+		return err
+	}
+	if err := d.store.save(next, now); err != nil {
+		return err
+	}
+	if err := d.enforce(ctx, p); err != nil {
+		if back := d.store.save(d.added, now); back != nil {
+			err = fmt.Errorf("%w; going back failed too: %w", err, back)
+		}
+		return err
+	}
+	d.added = next
+	d.poke()
+	return nil
+}
+
+// enforce puts p, made of the same config, in force at both gates or at none.
+func (d *daemon) enforce(ctx context.Context, p *policy) error {
+	if err := d.network.update(p); err != nil {
+		return err
+	}
+	if err := d.http.apply(ctx, p.http()); err != nil {
+		if back := d.network.update(d.policy); back != nil {
+			err = fmt.Errorf("%w; going back failed too: %w", err, back)
+		}
+		return err
+	}
+	d.policy = p
+	return nil
+}
+
+// kind is one of the two lists of prefixes.
+type kind struct {
+	name, done, remove string // block, blocked, unblock
+	added              func(*state) *[]Entry
+	live               func(*policy) []Entry
+}
+
+var (
+	blocks = kind{"block", "blocked", "unblock", func(s *state) *[]Entry { return &s.Blocks }, func(p *policy) []Entry { return p.blocks }}
+	allows = kind{"allow", "allowed", "disallow", func(s *state) *[]Entry { return &s.Allows }, func(p *policy) []Entry { return p.allows }}
+)
+
+// addEntry blocks or allows a prefix.
+func (d *daemon) addEntry(ctx context.Context, k kind, q EntryRequest, who Origin) (EntryReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.now()
+	e, err := newEntry(q, who, now)
+	if err != nil {
+		return EntryReply{}, err
+	}
+	if k.name == blocks.name && !q.Force {
+		if err := d.policy.endangers(e.Prefix, q.Peer); err != nil {
+			return EntryReply{}, refuse("not blocked: %v (add --force if you mean it)", err)
+		}
+	}
+	next := d.added
+	list := k.added(&next)
+	*list = withEntry(*list, e)
+	if err := d.commit(ctx, next, nothing); err != nil {
+		return EntryReply{}, err
+	}
+	reply := EntryReply{Entry: remaining(latest(k.live(d.policy), e.Prefix), now)}
+	if endsAfter(reply.Entry, e) {
+		reply.Warnings = append(reply.Warnings, fmt.Sprintf("%s is %s for longer already: to shorten it, %s it first", e.Prefix, k.done, k.remove))
+	}
+	if over := covering(d.policy.allows, e.Prefix); k.name == blocks.name && len(over) > 0 {
+		reply.Warnings = append(reply.Warnings, fmt.Sprintf("%s is allowed by %s, and allow wins", e.Prefix, over[0].Prefix))
+	}
+	return reply, nil
+}
+
+func nothing(*policy) error { return nil }
+
+func newEntry(q EntryRequest, who Origin, now time.Time) (Entry, error) {
+	const longest = 100 * 365 * 24 * time.Hour
+	e := Entry{Prefix: q.Prefix, Reason: q.Reason, Origin: who}
+	if err := checkPrefix(q.Prefix); err != nil {
+		return e, err
+	}
+	if err := checkText("reason", q.Reason); err != nil {
+		return e, err
+	}
+	if q.Ever == (q.For != 0) {
+		return e, badInput("say for how many seconds, or forever, and not both")
+	}
+	if !q.Ever {
+		if q.For < 1 || q.For > int64(longest/time.Second) {
+			return e, badInput("a time of %d s is not between 1 s and 100 years (forever has no end)", q.For)
+		}
+		e.End = now.Add(time.Duration(q.For) * time.Second)
+	}
+	return e, nil
+}
+
+// checkPrefix refuses what a gate cannot hold; the CLI has already told the
+// user what is wrong in his spelling.
+func checkPrefix(p netip.Prefix) error {
+	if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() {
+		return badInput("%q is no prefix such as 203.0.113.0/24 with its host bits clear", p)
+	}
+	return nil
+}
+
+// checkText keeps what is printed on other people's terminals to one line.
+func checkText(what, s string) error {
+	const most = 256
+	if len(s) > most {
+		return badInput("%s is longer than %d bytes", what, most)
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }) {
+		return badInput("%s has characters that do not print", what)
+	}
+	return nil
+}
+
+// removeEntry takes away the entries of exactly p that were added from the
+// command line, and tells what covers p still: a block of a wider prefix is
+// never touched.
+func (d *daemon) removeEntry(ctx context.Context, k kind, p netip.Prefix, reason *string) (EntryReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := checkPrefix(p); err != nil {
+		return EntryReply{}, err
+	}
+	next := d.added.live(d.now())
+	list := k.added(&next)
+	kept, removed := withoutEntries(*list, p, reason)
+	if len(removed) == 0 {
+		return EntryReply{}, d.notListed(k, p, reason)
+	}
+	*list = kept
+	if err := d.commit(ctx, next, nothing); err != nil {
+		return EntryReply{}, err
+	}
+	return EntryReply{
+		Entry:   remaining(latest(removed, p), d.now()),
+		Removed: len(removed),
+		Covered: withRemaining(covering(k.live(d.policy), p), d.now()),
+	}, nil
+}
+
+// notListed says why there was nothing to remove, and what would help.
+func (d *daemon) notListed(k kind, p netip.Prefix, reason *string) error {
+	cover := covering(k.live(d.policy), p)
+	if len(cover) == 0 {
+		return notThere("%s is not %s", p, k.done)
+	}
+	by := cover[0]
+	for _, e := range cover {
+		if e.Prefix == p && e.From == FromConfig {
+			return refuse("%s is %s by the config: remove it from %s in %s", p, k.done, k.name, d.path)
+		}
+		if e.Prefix == p && reason != nil {
+			return notThere("%s is not %s with reason %q (see: headgate %ss)", p, k.done, *reason, k.name)
+		}
+		if endsAfter(e, by) {
+			by = e
+		}
+	}
+	if k.name == allows.name {
+		return refuse("%s has no allow of its own: still covered by %s %s (headgate disallow %s)", p, by.Prefix, until(by, d.now()), by.Prefix)
+	}
+	return refuse("%s has no block of its own: still covered by %s %s. To let it through: headgate allow %s. To lift the whole range: headgate unblock %s",
+		p, by.Prefix, until(by, d.now()), short4(p), by.Prefix)
+}
+
+// short4 writes a single address without its length.
+func short4(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
+// until says when e ends, in words.
+func until(e Entry, now time.Time) string {
+	if e.End.IsZero() {
+		return "for ever"
+	}
+	return "for another " + Span(remaining(e, now).EndsIn)
+}
+
+// latest returns the entry of exactly p that ends last.
+func latest(list []Entry, p netip.Prefix) Entry {
+	var out Entry
+	for _, e := range list {
+		if e.Prefix == p && (!out.Prefix.IsValid() || endsAfter(e, out)) {
+			out = e
+		}
+	}
+	return out
+}
+
+// remaining fills in how long e lasts from now, rounded up to seconds.
+func remaining(e Entry, now time.Time) Entry {
+	if !e.End.IsZero() {
+		e.EndsIn = max(1, int64((e.End.Sub(now)+time.Second-1)/time.Second))
+		e.End = e.End.Round(0).UTC().Truncate(time.Second)
+	}
+	return e
+}
+
+func withRemaining(list []Entry, now time.Time) []Entry {
+	out := make([]Entry, len(list))
+	for i, e := range list {
+		out[i] = remaining(e, now)
+	}
+	return out
+}
+
+// addRule adds a rule, or replaces the added one of its name.
+func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := checkText("why", q.Why); err != nil {
+		return RuleReply{}, err
+	}
+	r, err := config.ParseRule("rule", []byte(q.Rule))
+	if err != nil {
+		return RuleReply{}, badInput("%v", err)
+	}
+	old, had := d.policy.find(r.Name)
+	if had && old.origin.From == FromConfig {
+		return RuleReply{}, refuse("rule %s is in the config: change it in %s, the daemon reloads by itself", r.Name, d.path)
+	}
+	who.Why = q.Why
+	err = d.commit(ctx, d.added.withRule(addedRule{Name: r.Name, Text: r.Text, Origin: who}), func(p *policy) error {
+		if added, _ := p.find(r.Name); added.aside != "" {
+			return refuse("rule %s not added: %s", r.Name, added.aside)
+		}
+		return nil
+	})
+	if err != nil {
+		return RuleReply{}, err
+	}
+	now, _ := d.policy.find(r.Name)
+	reply := RuleReply{Rule: wireRule(now)}
+	if had {
+		reply.Was, reply.Fresh = old.Text, identity(old.Rule) != identity(now.Rule)
+	}
+	if w := d.policy.idle(now.Rule); w != "" {
+		reply.Warnings = append(reply.Warnings, w)
+	}
+	return reply, nil
+}
+
+// removeRule removes a rule that was added from the command line.
+func (d *daemon) removeRule(ctx context.Context, name string) (RuleReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := d.added.rule(name)
+	if i < 0 {
+		if _, ok := d.policy.find(name); ok {
+			return RuleReply{}, refuse("rule %s is in the config: remove it from %s, the daemon reloads by itself", name, d.path)
+		}
+		return RuleReply{}, notThere("no rule %q (see: headgate rule ls)", name)
+	}
+	gone := liveRule{Rule: config.Rule{Name: name, Text: d.added.Rules[i].Text}, origin: d.added.Rules[i].Origin}
+	if r, ok := d.policy.find(name); ok && r.origin.From == FromCommand {
+		gone = r
+	}
+	if err := d.commit(ctx, d.added.withoutRule(name), nothing); err != nil {
+		return RuleReply{}, err
+	}
+	return RuleReply{Rule: wireRule(gone)}, nil
+}

@@ -1,0 +1,166 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/l7"
+)
+
+// childLink is the daemon's side of one HTTP gate process.
+type childLink struct {
+	cmd    *exec.Cmd
+	down   *frames
+	exited chan struct{} // closed when the process is gone
+	how    error         // how it ended; set before exited is closed
+
+	mu      sync.Mutex
+	lastID  uint64
+	waiting map[uint64]chan answer
+
+	doors map[string]config.Listener // that it has; only set touches it
+}
+
+// startChild starts a process that has no policy yet.
+func startChild(acc account, stderr io.Writer) (*childLink, error) {
+	down, theirs, err := socketpair()
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := spawn(acc, theirs, stderr)
+	theirs.Close()
+	if err != nil {
+		down.Close()
+		return nil, err
+	}
+	c := &childLink{
+		cmd:     cmd,
+		down:    down,
+		exited:  make(chan struct{}),
+		waiting: map[uint64]chan answer{},
+		doors:   map[string]config.Listener{},
+	}
+	listened := make(chan error, 1)
+	go func() { listened <- c.listen() }()
+	go func() {
+		waited := cmd.Wait()
+		down.Close()
+		c.how = cause(waited, <-listened)
+		close(c.exited)
+	}()
+	return c, nil
+}
+
+// cause says how a child ended, from its exit and from what the link saw.
+func cause(waited, listened error) error {
+	if waited != nil {
+		return fmt.Errorf("the HTTP gate's process ended: %w", waited)
+	}
+	if listened != nil {
+		return fmt.Errorf("the HTTP gate's process ended: %w", listened)
+	}
+	return errors.New("the HTTP gate's process ended by itself")
+}
+
+// listen hands answers to those who wait for them, until the child is gone. A
+// child that speaks nonsense is ended.
+func (c *childLink) listen() error {
+	for {
+		var a answer
+		err := c.down.read(&a)
+		if err != nil {
+			c.cmd.Process.Kill()
+			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		c.mu.Lock()
+		reply := c.waiting[a.ID]
+		delete(c.waiting, a.ID)
+		c.mu.Unlock()
+		if reply != nil {
+			reply <- a
+		}
+	}
+}
+
+// ask sends an order and waits for its answer until ctx ends.
+func (c *childLink) ask(ctx context.Context, o order, fds []int) (answer, error) {
+	reply := make(chan answer, 1)
+	c.mu.Lock()
+	c.lastID++
+	o.ID = c.lastID
+	c.waiting[o.ID] = reply
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.waiting, o.ID)
+		c.mu.Unlock()
+	}()
+	deadline, _ := ctx.Deadline()
+	if err := c.down.write(o, fds, deadline); err != nil {
+		// Half a frame may be out, so nothing more can be said to this child.
+		c.cmd.Process.Kill()
+		return answer{}, fmt.Errorf("write to the HTTP gate's process: %w", err)
+	}
+	select {
+	case a := <-reply:
+		return a, nil
+	case <-c.exited:
+		return answer{}, c.how
+	case <-ctx.Done():
+		return answer{}, fmt.Errorf("the HTTP gate's process did not answer: %w", ctx.Err())
+	}
+}
+
+// errRefused marks an order that the child understood and refused: it goes on
+// as before.
+var errRefused = errors.New("the HTTP gate refused it")
+
+// set gives the child its policy and its listeners.
+func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*socket) error {
+	o := order{Do: orderSet, Policy: &p}
+	var fds []int
+	for _, l := range p.HTTP.Listeners {
+		had, ok := c.doors[l.Address]
+		passed := !ok || had != l
+		if passed {
+			fds = append(fds, socks[l.Address].fd)
+		}
+		o.Doors = append(o.Doors, orderedDoor{Listener: l, Passed: passed})
+	}
+	a, err := c.ask(ctx, o, fds)
+	if err != nil {
+		return err
+	}
+	if a.Error != "" {
+		return fmt.Errorf("%w: %s", errRefused, a.Error)
+	}
+	c.doors = make(map[string]config.Listener, len(o.Doors))
+	for _, d := range o.Doors {
+		c.doors[d.Address] = d.Listener
+	}
+	return nil
+}
+
+// stop lets the child finish what is in flight, then ends it.
+func (c *childLink) stop() {
+	deadline := time.Now().Add(drainTime + time.Second)
+	// Whether the order arrives or not, the end of the stream says the same.
+	c.down.write(order{Do: orderStop}, nil, deadline)
+	c.down.conn.CloseWrite()
+	select {
+	case <-c.exited:
+	case <-time.After(time.Until(deadline)):
+		c.cmd.Process.Kill()
+		<-c.exited
+	}
+}

@@ -1,0 +1,290 @@
+// Package daemon is the life of `headgate run`: it holds both gates to one
+// config and to what was added from the command line.
+//
+// Filtering outlives it. When it stops or dies, programs stay attached and
+// blocks keep their ends; the HTTP gate stops with it.
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Options say how to run.
+type Options struct {
+	ConfigPath string
+	Socket     string // in the place of admin.socket, if not empty
+	Version    string
+	Log        *slog.Logger
+	Stderr     io.Writer // for the log of the HTTP gate's process
+}
+
+// daemon is a running daemon.
+type daemon struct {
+	log     *slog.Logger
+	path    string // of the config
+	version string
+	started time.Time
+	now     func() time.Time
+	store   store
+	network *network
+	http    *httpGate
+	wake    chan struct{} // the next end may have changed
+
+	mu     sync.Mutex // one change at a time
+	policy *policy    // in force
+	added  state
+	conf   reloadStatus
+}
+
+// Run runs the daemon until ctx ends or it is told to stop. A *ConfigError is
+// returned before anything was touched.
+func Run(ctx context.Context, o Options) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
+	d, err := newDaemon(o)
+	if err != nil {
+		return err
+	}
+	cfg := d.policy.cfg
+	lock, err := lockDir(cfg.State.Dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := d.recall(); err != nil {
+		return err
+	}
+	socket := cfg.Admin.Socket
+	if o.Socket != "" {
+		socket = o.Socket
+	}
+	control, err := listenControl(socket)
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	admin, err := listenAdmin(cfg.Admin.Listen)
+	if err != nil {
+		return err
+	}
+	if admin != nil {
+		defer admin.Close()
+	}
+	defer d.network.close()
+	if err := d.open(ctx); err != nil {
+		return err
+	}
+
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return d.http.run(ctx) })
+	tasks.Go(func() error {
+		return serve(ctx, control, &http.Server{Handler: d.controlHandler(), ConnContext: withPeer})
+	})
+	tasks.Go(func() error { return serve(ctx, admin, &http.Server{Handler: d.adminHandler()}) })
+	tasks.Go(func() error { return d.expire(ctx) })
+	tasks.Go(func() error { return d.reconcile(ctx) })
+	tasks.Go(func() error { return d.network.follow(ctx) })
+	tasks.Go(func() error { return d.watchConfig(ctx) })
+	tasks.Go(func() error { return d.obeyHangups(ctx, hangup) })
+	d.log.Info("up", "pid", os.Getpid(), "config", d.path, "control", socket, "rules", len(d.policy.rules))
+	err = tasks.Wait()
+	d.log.Info("stopped: what is attached goes on filtering")
+	return err
+}
+
+// newDaemon reads the config and touches nothing but the state folder.
+func newDaemon(o Options) (*daemon, error) {
+	l, err := loadConfig(o.ConfigPath)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(l.cfg.State.Dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make state.dir: %w", err)
+	}
+	d := &daemon{
+		log:     o.Log,
+		path:    o.ConfigPath,
+		version: o.Version,
+		started: time.Now(),
+		now:     time.Now,
+		store:   newStore(l.cfg.State.Dir),
+		network: &network{log: o.Log},
+		http:    newHTTPGate(o.Log, o.Stderr),
+		wake:    make(chan struct{}, 1),
+	}
+	d.conf = reloadStatus{generation: 1, hash: hex.EncodeToString(l.hash[:]), loaded: d.started}
+	d.policy, err = merge(l.cfg, state{})
+	return d, err
+}
+
+// recall joins the config with what was added from the command line before.
+func (d *daemon) recall() error {
+	added, err := d.store.load(d.now())
+	if err != nil {
+		return err
+	}
+	p, err := merge(d.policy.cfg, added)
+	if err != nil {
+		return err
+	}
+	d.added, d.policy = added, p
+	for _, w := range p.warnings() {
+		d.log.Warn(w)
+	}
+	return nil
+}
+
+// open puts the policy in force for the first time. The HTTP gate's ports come
+// first, so that a port that is taken is found before a packet is dropped.
+func (d *daemon) open(ctx context.Context) error {
+	acc, warning, err := lookupAccount(d.policy.cfg.HTTP.User)
+	if err != nil {
+		return err
+	}
+	d.http.acc = acc
+	if err := d.http.apply(ctx, d.policy.http()); err != nil {
+		return err
+	}
+	if err := d.network.apply(d.policy); err != nil {
+		d.http.close()
+		return err
+	}
+	d.detachOthers(d.policy.cfg)
+	if warning != "" && httpOn(d.policy.http()) {
+		d.log.Warn(warning)
+	}
+	if err := d.http.start(ctx); err != nil {
+		d.http.close()
+		return err
+	}
+	return nil
+}
+
+// serve answers on ln until ctx ends; on no listener it does nothing.
+func serve(ctx context.Context, ln net.Listener, s *http.Server) error {
+	if ln == nil {
+		return nil
+	}
+	s.ReadHeaderTimeout = 10 * time.Second
+	s.IdleTimeout = time.Minute
+	stopped := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		s.Shutdown(end)
+		s.Close()
+	})
+	defer stopped()
+	if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+func (d *daemon) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// expire lifts blocks and allows as they end. The network gate sees to the
+// ends of blocks by itself; the HTTP gate and allows need this.
+func (d *daemon) expire(ctx context.Context) error {
+	for ctx.Err() == nil {
+		d.mu.Lock()
+		next, ok := d.added.nextEnd()
+		wait := next.Sub(d.now())
+		d.mu.Unlock()
+		var ended <-chan time.Time
+		if ok {
+			ended = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.wake:
+		case <-ended:
+			if err := d.dropEnded(ctx); err != nil {
+				d.log.Error("lift what has ended", "err", err)
+				pause(ctx, time.Second)
+			}
+		}
+	}
+	return nil
+}
+
+// dropEnded takes what has ended out of force. The file is left to the next
+// change: what has ended is not read back from it.
+func (d *daemon) dropEnded(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	live := d.added.live(d.now())
+	p, err := merge(d.policy.cfg, live)
+	if err != nil {
+		return err
+	}
+	if err := d.enforce(ctx, p); err != nil {
+		return err
+	}
+	d.added = live
+	return nil
+}
+
+// reconcile looks now and then whether the program is still attached.
+func (d *daemon) reconcile(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			d.network.reconcile()
+		}
+	}
+}
+
+// watchConfig reloads after changes of the config or its key file.
+func (d *daemon) watchConfig(ctx context.Context) error {
+	w := watcher{
+		log:   d.log,
+		quiet: 200 * time.Millisecond,
+		most:  time.Second,
+		poll:  2 * time.Second,
+		files: func() []string {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return files(d.path, d.policy.cfg)
+		},
+	}
+	return w.run(ctx, func() { d.reload(ctx, false) })
+}
+
+// obeyHangups reloads on SIGHUP.
+func (d *daemon) obeyHangups(ctx context.Context, hangup <-chan os.Signal) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hangup:
+			d.reload(ctx, true)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/l7"
+)
+
+// ChildCommand is the hidden command that the daemon starts the HTTP gate's
+// process with.
+const ChildCommand = "http-gate"
+
+// childFD is where the child finds its end of the socketpair.
+const childFD = 3
+
+// drainTime is how long requests in flight may take to end when the HTTP gate
+// stops.
+const drainTime = 10 * time.Second
+
+// What the daemon may order.
+const (
+	orderSet   = "set"   // take this policy and these listeners
+	orderCount = "count" // tell the counters
+	orderStop  = "stop"  // finish what is in flight and exit
+)
+
+// order goes down to the child.
+type order struct {
+	ID     uint64        `json:"id"`
+	Do     string        `json:"do"`
+	Policy *l7.Policy    `json:"policy,omitempty"`
+	Doors  []orderedDoor `json:"doors,omitempty"` // all that shall be open
+}
+
+// orderedDoor is one listener; Passed says that its socket rides on the frame,
+// because the child lacks it or has it with other settings.
+type orderedDoor struct {
+	config.Listener
+	Passed bool `json:"passed"`
+}
+
+// answer comes up from the child, one for each order.
+type answer struct {
+	ID      uint64                 `json:"id"`
+	Error   string                 `json:"error,omitempty"`
+	Rules   map[string]l7.Counters `json:"rules,omitempty"`
+	Answers map[int]uint64         `json:"answers,omitempty"` // by status code
+}
+
+// httpChild is the HTTP gate's process: it parses what strangers send, so it
+// has no privilege, no file and nobody to talk to but the daemon.
+type httpChild struct {
+	log    *slog.Logger
+	up     *frames
+	gate   *l7.Gate
+	doors  map[string]*door // by address
+	failed chan error
+}
+
+type door struct {
+	config.Listener
+	ln net.Listener
+}
+
+// RunChild is the whole life of the HTTP gate's process. It ends when the
+// daemon orders it or is gone.
+func RunChild(log *slog.Logger) error {
+	if err := refusePrivilege(); err != nil {
+		return err
+	}
+	up, err := newFrames(os.NewFile(childFD, "daemon"))
+	if err != nil {
+		return fmt.Errorf("%w (%s is started by `headgate run`, not by hand)", err, ChildCommand)
+	}
+	c := &httpChild{log: log, up: up, gate: l7.New(log), doors: map[string]*door{}, failed: make(chan error, 1)}
+	orders := make(chan error, 1)
+	go func() { orders <- c.obey() }()
+	select {
+	case err = <-orders:
+	case err = <-c.failed:
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	// Listeners first: a new daemon may be waiting for the ports.
+	for _, d := range c.doors {
+		d.ln.Close()
+	}
+	c.gate.Shutdown(ctx)
+	return err
+}
+
+// refusePrivilege makes sure that nothing was left to this process. A daemon
+// without privileges of its own has none to take away.
+func refusePrivilege() error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&head, &caps[0]); err != nil {
+		return fmt.Errorf("read own capabilities: %w", err)
+	}
+	for _, c := range caps {
+		if c.Effective|c.Permitted|c.Inheritable != 0 {
+			return errors.New("the HTTP gate was started with capabilities: start it by `headgate run`")
+		}
+	}
+	return nil
+}
+
+// obey does what the daemon orders until it orders a stop or is gone.
+func (c *httpChild) obey() error {
+	for {
+		var o order
+		files, err := c.up.readWithFiles(&o)
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read from the daemon: %w", err)
+		}
+		a := answer{ID: o.ID}
+		switch o.Do {
+		case orderSet:
+			if err := c.set(o, files); err != nil {
+				a.Error = err.Error()
+			}
+		case orderCount:
+			a.Rules, a.Answers = c.gate.Counters(), c.gate.Answers()
+		case orderStop:
+			return nil
+		default:
+			a.Error = fmt.Sprintf("unknown order %q", o.Do)
+		}
+		if err := c.up.write(a, nil, time.Now().Add(drainTime)); err != nil {
+			return fmt.Errorf("answer the daemon: %w", err)
+		}
+	}
+}
+
+// set takes policy and listeners, or neither.
+func (c *httpChild) set(o order, files []*os.File) error {
+	defer func() {
+		for _, f := range files {
+			f.Close() // the listeners hold duplicates
+		}
+	}()
+	fresh, err := c.adopt(o.Doors, files)
+	if err != nil {
+		return err
+	}
+	if err := c.gate.SetPolicy(*o.Policy); err != nil {
+		for _, d := range fresh {
+			d.ln.Close()
+		}
+		return err
+	}
+	keep := map[string]bool{}
+	for _, d := range o.Doors {
+		keep[d.Address] = !d.Passed
+	}
+	for address, d := range c.doors {
+		if !keep[address] {
+			d.ln.Close()
+			delete(c.doors, address)
+		}
+	}
+	for _, d := range fresh {
+		c.doors[d.Address] = d
+		go c.serve(d)
+	}
+	return nil
+}
+
+// adopt makes listeners of the passed sockets.
+func (c *httpChild) adopt(doors []orderedDoor, files []*os.File) ([]*door, error) {
+	var fresh []*door
+	fail := func(err error) ([]*door, error) {
+		for _, d := range fresh {
+			d.ln.Close()
+		}
+		return nil, err
+	}
+	for _, d := range doors {
+		if !d.Passed {
+			if c.doors[d.Address] == nil {
+				return fail(fmt.Errorf("no socket for %s", d.Address))
+			}
+			continue
+		}
+		if len(files) == 0 {
+			return fail(fmt.Errorf("no socket came for %s", d.Address))
+		}
+		ln, err := net.FileListener(files[0])
+		files = files[1:]
+		if err != nil {
+			return fail(fmt.Errorf("listen on the passed socket of %s: %w", d.Address, err))
+		}
+		fresh = append(fresh, &door{Listener: d.Listener, ln: ln})
+	}
+	return fresh, nil
+}
+
+// serve answers requests of one listener until it is closed. A listener that
+// fails ends the process: the daemon starts it anew, with fresh sockets.
+func (c *httpChild) serve(d *door) {
+	err := c.gate.Serve(d.ln, d.Listener)
+	if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrServerClosed) {
+		return
+	}
+	select {
+	case c.failed <- fmt.Errorf("serve %s: %w", d.Address, err):
+	default:
+	}
+}

@@ -1,0 +1,112 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/l7"
+)
+
+// httpCounts adds the counters of the child that runs to those of the ones
+// that died, so that none ever falls.
+type httpCounts struct {
+	dead, live   map[string]l7.Counters // by rule
+	deadA, liveA map[int]uint64         // by status code
+}
+
+func newHTTPCounts() httpCounts {
+	return httpCounts{
+		dead: map[string]l7.Counters{}, live: map[string]l7.Counters{},
+		deadA: map[int]uint64{}, liveA: map[int]uint64{},
+	}
+}
+
+// take stores what the child answered, of rules that exist and codes that HTTP
+// has: a child that was taken over must not grow the daemon's memory.
+func (c *httpCounts) take(a answer, rules []config.Rule) {
+	for _, r := range rules {
+		if n, ok := a.Rules[r.Name]; ok {
+			c.live[r.Name] = atLeast(c.live[r.Name], n)
+		}
+	}
+	for code, n := range a.Answers {
+		if code >= 100 && code <= 999 {
+			c.liveA[code] = max(c.liveA[code], n)
+		}
+	}
+}
+
+// bank keeps the counters of a child that is gone.
+func (c *httpCounts) bank() {
+	c.dead, c.deadA = c.total()
+	c.live, c.liveA = map[string]l7.Counters{}, map[int]uint64{}
+}
+
+// prune forgets rules that are gone.
+func (c *httpCounts) prune(rules []config.Rule) {
+	names := make(map[string]bool, len(rules))
+	for _, r := range rules {
+		names[r.Name] = true
+	}
+	for _, m := range []map[string]l7.Counters{c.dead, c.live} {
+		for name := range m {
+			if !names[name] {
+				delete(m, name)
+			}
+		}
+	}
+}
+
+func (c *httpCounts) total() (map[string]l7.Counters, map[int]uint64) {
+	rules, codes := map[string]l7.Counters{}, map[int]uint64{}
+	for _, m := range []map[string]l7.Counters{c.dead, c.live} {
+		for name, n := range m {
+			t := rules[name]
+			t.Passed += n.Passed
+			t.Refused += n.Refused
+			t.Watched += n.Watched
+			rules[name] = t
+		}
+	}
+	for _, m := range []map[int]uint64{c.deadA, c.liveA} {
+		for code, n := range m {
+			codes[code] += n
+		}
+	}
+	return rules, codes
+}
+
+// atLeast is n, but in no part below old: answers may overtake each other.
+func atLeast(old, n l7.Counters) l7.Counters {
+	n.Passed = max(n.Passed, old.Passed)
+	n.Refused = max(n.Refused, old.Refused)
+	n.Watched = max(n.Watched, old.Watched)
+	return n
+}
+
+// steadyTime is how long a child must live for its death to be no crash loop.
+const steadyTime = 10 * time.Second
+
+// backoff is the pause before the next child, after so many deaths in a row.
+// The first ones are made good at once: every pause is a wait for clients.
+func backoff(deaths int) time.Duration {
+	const free, first, most = 3, 100 * time.Millisecond, 5 * time.Second
+	if deaths <= free {
+		return 0
+	}
+	return min(most, first<<min(deaths-free-1, 10))
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

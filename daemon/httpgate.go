@@ -1,0 +1,314 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/l7"
+)
+
+const (
+	setTime   = 10 * time.Second // for the child to take a policy
+	countTime = time.Second      // for the child to tell its counters
+	bindTime  = 2 * time.Second  // for a port to become free
+	pollEvery = time.Second      // counters are asked for, so that a death loses little
+)
+
+// httpGate is the daemon's side of the HTTP gate: it keeps the sockets, the
+// policy and the counters, and sees to it that a process serves them.
+type httpGate struct {
+	log    *slog.Logger
+	stderr io.Writer
+
+	changing sync.Mutex // one apply or start at a time
+	acc      account
+
+	mu       sync.Mutex
+	want     l7.Policy
+	socks    map[string]*socket // by address
+	child    *childLink         // nil: down
+	lastErr  error              // how the last child ended
+	restarts uint64             // children that died
+	counts   httpCounts
+	wake     chan struct{} // something about want changed
+}
+
+// httpOn reports whether p asks for an HTTP gate at all.
+func httpOn(p l7.Policy) bool { return len(p.HTTP.Listeners) > 0 }
+
+func newHTTPGate(log *slog.Logger, stderr io.Writer) *httpGate {
+	return &httpGate{log: log, stderr: stderr, socks: map[string]*socket{}, wake: make(chan struct{}, 1), counts: newHTTPCounts()}
+}
+
+// apply makes p what the HTTP gate does, or leaves all as it was. While the
+// child is down, p is kept for the next.
+func (h *httpGate) apply(ctx context.Context, p l7.Policy) error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	if n := len(p.HTTP.Listeners); n > maxFDs {
+		return fmt.Errorf("%d http listeners are over %d", n, maxFDs)
+	}
+	h.mu.Lock()
+	old, child := h.want, h.child
+	h.mu.Unlock()
+	bind, cancel := context.WithTimeout(ctx, bindTime)
+	defer cancel()
+	fresh, err := openSockets(bind, p.HTTP.Listeners, h.socks)
+	if err != nil {
+		return err
+	}
+	socks := maps.Clone(h.socks)
+	maps.Copy(socks, fresh)
+	if child != nil && httpOn(p) {
+		if err := h.give(ctx, child, p, socks); err != nil {
+			closeSockets(fresh)
+			return err
+		}
+	}
+	h.keep(p, socks)
+	if httpOn(old) != httpOn(p) {
+		h.poke()
+	}
+	return nil
+}
+
+// give sends p to the child. One that does not answer is ended: it might hold
+// half of it, and its successor starts with what is in force.
+func (h *httpGate) give(ctx context.Context, c *childLink, p l7.Policy, socks map[string]*socket) error {
+	ctx, cancel := context.WithTimeout(ctx, setTime)
+	defer cancel()
+	err := c.set(ctx, p, socks)
+	if err != nil && !errors.Is(err, errRefused) {
+		c.cmd.Process.Kill()
+	}
+	return err
+}
+
+// keep makes p and socks the ones to go by and closes sockets that no listener
+// names any more.
+func (h *httpGate) keep(p l7.Policy, socks map[string]*socket) {
+	named := map[string]bool{}
+	for _, l := range p.HTTP.Listeners {
+		named[l.Address] = true
+	}
+	for address, s := range socks {
+		if !named[address] {
+			s.Close()
+			delete(socks, address)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.want, h.socks = p, socks
+	h.counts.prune(p.Rules)
+}
+
+func (h *httpGate) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// start brings a child up with what is wanted.
+func (h *httpGate) start(ctx context.Context) error {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	h.mu.Lock()
+	p, socks := h.want, h.socks
+	h.mu.Unlock()
+	if !httpOn(p) {
+		return nil
+	}
+	c, err := startChild(h.acc, h.stderr)
+	if err != nil {
+		return err
+	}
+	if err := h.give(ctx, c, p, socks); err != nil {
+		c.cmd.Process.Kill()
+		<-c.exited
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.child = c
+	h.log.Info("http gate up", "pid", c.cmd.Process.Pid, "user", h.acc.name)
+	return nil
+}
+
+// run keeps a child up while one is wanted, until ctx ends.
+func (h *httpGate) run(ctx context.Context) error {
+	defer h.close()
+	deaths := 0
+	for ctx.Err() == nil {
+		began := time.Now()
+		if err := h.attend(ctx); err != nil {
+			h.note(err)
+			if time.Since(began) > steadyTime {
+				deaths = 0
+			}
+			deaths++
+			pause(ctx, backoff(deaths))
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := h.revive(ctx); err != nil {
+			h.note(err)
+			deaths++
+			pause(ctx, backoff(deaths))
+		}
+	}
+	return nil
+}
+
+// attend watches over the child, or over its absence, until it is gone, until
+// none is wanted, or until one is. A death is returned as an error.
+func (h *httpGate) attend(ctx context.Context) error {
+	h.mu.Lock()
+	c, on := h.child, httpOn(h.want)
+	h.mu.Unlock()
+	switch {
+	case c == nil && on:
+		return nil
+	case c == nil:
+		select {
+		case <-ctx.Done():
+		case <-h.wake:
+		}
+		return nil
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.exited:
+			h.bury(c)
+			h.mu.Lock()
+			h.restarts++
+			h.mu.Unlock()
+			return c.how
+		case <-h.wake:
+			if !h.wants() {
+				c.stop()
+				h.bury(c)
+				return nil
+			}
+		case <-tick.C:
+			h.count(ctx)
+		}
+	}
+}
+
+func (h *httpGate) wants() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return httpOn(h.want)
+}
+
+// revive starts a child if one is wanted and none is there.
+func (h *httpGate) revive(ctx context.Context) error {
+	h.mu.Lock()
+	needed := h.child == nil && httpOn(h.want)
+	h.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	return h.start(ctx)
+}
+
+// bury forgets a child and keeps what it had counted.
+func (h *httpGate) bury(c *childLink) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.child == c {
+		h.child = nil
+		h.counts.bank()
+	}
+}
+
+// note logs how a child ended and remembers it for status.
+func (h *httpGate) note(err error) {
+	h.log.Error("http gate down: connections wait until it is back", "err", err)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastErr = err
+}
+
+// close stops the child and lets go of the sockets.
+func (h *httpGate) close() {
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	h.mu.Lock()
+	c := h.child
+	h.child = nil
+	socks := h.socks
+	h.socks = map[string]*socket{}
+	h.mu.Unlock()
+	// Closed first, so that new connections go elsewhere while old ones end.
+	closeSockets(socks)
+	if c != nil {
+		c.stop()
+	}
+}
+
+// count asks the child for its counters and reports whether it answered.
+func (h *httpGate) count(ctx context.Context) bool {
+	h.mu.Lock()
+	c := h.child
+	h.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	a, err := c.ask(ctx, order{Do: orderCount}, nil)
+	if err != nil || a.Error != "" {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.child == c {
+		h.counts.take(a, h.want.Rules)
+	}
+	return true
+}
+
+// status tells how the HTTP gate fares, with counters as fresh as can be had.
+func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counters) {
+	fresh := h.count(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := HTTPStatus{On: httpOn(h.want), Restarts: h.restarts, Fresh: fresh, Listeners: []Listener{}}
+	for _, l := range h.want.HTTP.Listeners {
+		st.Listeners = append(st.Listeners, wireListener(l))
+	}
+	if h.lastErr != nil {
+		st.Error = h.lastErr.Error()
+	}
+	if h.child != nil {
+		st.Up, st.PID, st.User = true, h.child.cmd.Process.Pid, h.acc.name
+	}
+	rules, codes := h.counts.total()
+	if len(codes) > 0 {
+		st.Answers = make(map[string]uint64, len(codes))
+	}
+	for code, n := range codes {
+		st.Answers[strconv.Itoa(code)] = n
+	}
+	return st, rules
+}
+
+func wireListener(l config.Listener) Listener {
+	return Listener{Address: l.Address, Door: l.Door, Upstream: l.Upstream}
+}

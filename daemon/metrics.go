@@ -1,0 +1,168 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// collector turns one snapshot into metrics. Labels are rules, reasons and
+// interfaces (and the few verdicts), never an address or a key, so the number
+// of series is bounded by the config.
+type collector struct {
+	look func() Status
+	desc map[string]*prometheus.Desc
+}
+
+// metric names, their help and their labels.
+var described = []struct {
+	name, help string
+	labels     []string
+}{
+	{"headgate_rule_packets_total", "Packets that a rule of the network gate has judged.", []string{"rule", "verdict"}},
+	{"headgate_rule_bytes_total", "Frame bytes that a rule of the network gate has judged.", []string{"rule", "verdict"}},
+	{"headgate_rule_requests_total", "Requests that a rule of the HTTP gate has judged.", []string{"rule", "verdict"}},
+	{"headgate_packets_total", "Packets by verdict and its one reason.", []string{"verdict", "reason"}},
+	{"headgate_packet_bytes_total", "Frame bytes by verdict and its one reason.", []string{"verdict", "reason"}},
+	{"headgate_interface_attached", "Whether the network gate's program is attached.", []string{"interface"}},
+	{"headgate_interface_native", "Whether it is attached in native mode.", []string{"interface"}},
+	{"headgate_table_slots", "Places in the bucket table.", nil},
+	{"headgate_table_live_slots", "Places whose bucket is not full.", nil},
+	{"headgate_table_evicted_live_total", "Buckets that lost their place while not full.", nil},
+	{"headgate_table_overflowed_packets_total", "Packets charged to an overflow bucket because no place was free.", nil},
+	{"headgate_table_contended_packets_total", "Packets that lost a race for a place too often.", nil},
+	{"headgate_table_undo_failed_total", "Charges left standing though a later limit refused.", nil},
+	{"headgate_table_recharged_total", "Charges that met a place that was just lost.", nil},
+	{"headgate_config_last_reload_ok", "Whether what is on disk is in force.", nil},
+	{"headgate_config_generation", "Configs put in force since the start.", nil},
+	{"headgate_config_hash", "First 48 bits of the hash of the config in force.", nil},
+	{"headgate_rules_aside", "Rules from the command line that are not in force.", nil},
+	{"headgate_blocks", "Prefixes that are blocked.", nil},
+	{"headgate_allows", "Prefixes that are allowed.", nil},
+	{"headgate_http_up", "Whether the HTTP gate's process is up.", nil},
+	{"headgate_http_restarts_total", "Times that the HTTP gate's process died.", nil},
+}
+
+func newCollector(look func() Status) *collector {
+	c := &collector{look: look, desc: map[string]*prometheus.Desc{}}
+	for _, m := range described {
+		c.desc[m.name] = prometheus.NewDesc(m.name, m.help, m.labels, nil)
+	}
+	return c
+}
+
+// Describe sends all descriptions.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range c.desc {
+		out <- d
+	}
+}
+
+// Collect takes one snapshot and sends what it holds.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	st := c.look()
+	count := func(name string, n uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(c.desc[name], prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(name string, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(c.desc[name], prometheus.GaugeValue, v, labels...)
+	}
+	gauge("headgate_config_last_reload_ok", oneIf(st.Config.OK))
+	gauge("headgate_config_generation", float64(st.Config.Generation))
+	gauge("headgate_config_hash", hashValue(st.Config.Hash))
+	gauge("headgate_blocks", float64(st.Blocks))
+	gauge("headgate_allows", float64(st.Allows))
+	gauge("headgate_http_up", oneIf(st.HTTP.Up))
+	count("headgate_http_restarts_total", st.HTTP.Restarts)
+	aside := 0
+	for _, r := range st.Rules {
+		if r.Aside != "" {
+			aside++
+			continue
+		}
+		for name, v := range map[string]*Verdicts{"packets": r.Packets, "bytes": r.Bytes, "requests": r.Requests} {
+			if v == nil {
+				continue
+			}
+			count("headgate_rule_"+name+"_total", v.Passed, r.Name, "passed")
+			count("headgate_rule_"+name+"_total", v.Refused, r.Name, "refused")
+			count("headgate_rule_"+name+"_total", v.Watched, r.Name, "watched")
+		}
+	}
+	gauge("headgate_rules_aside", float64(aside))
+	for _, r := range st.Network.Reasons {
+		count("headgate_packets_total", r.Packets, r.Verdict, r.Reason)
+		count("headgate_packet_bytes_total", r.Bytes, r.Verdict, r.Reason)
+	}
+	for _, i := range st.Network.Interfaces {
+		gauge("headgate_interface_attached", oneIf(i.ProgramID != 0), i.Name)
+		gauge("headgate_interface_native", oneIf(i.ProgramID != 0 && i.AttachMode == "native"), i.Name)
+	}
+	if t := st.Network.Table; t != nil {
+		gauge("headgate_table_slots", float64(t.Slots))
+		gauge("headgate_table_live_slots", float64(t.Live))
+		count("headgate_table_evicted_live_total", t.EvictedLive)
+		count("headgate_table_overflowed_packets_total", t.Overflowed)
+		count("headgate_table_contended_packets_total", t.Contended)
+		count("headgate_table_undo_failed_total", t.UndoFailed)
+		count("headgate_table_recharged_total", t.Recharged)
+	}
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// hashValue is the part of the hash that a float64 holds exactly.
+func hashValue(hash string) float64 {
+	b, err := hex.DecodeString(hash)
+	if err != nil || len(b) < 6 {
+		return 0
+	}
+	var n uint64
+	for _, x := range b[:6] {
+		n = n<<8 | uint64(x)
+	}
+	return float64(n)
+}
+
+// listenAdmin opens the address of metrics and health; none for an empty one.
+func listenAdmin(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("open admin.listen: %w (name another address, or `off`)", err)
+	}
+	return ln, nil
+}
+
+// adminHandler answers /metrics, /healthz (the daemon lives) and /readyz (both
+// gates do what the config says; else 503 and why).
+func (d *daemon) adminHandler() http.Handler {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(newCollector(func() Status { return d.snapshot(context.Background()) }))
+	m := http.NewServeMux()
+	m.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		st := d.snapshot(r.Context())
+		if !st.Ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, strings.Join(st.Faults, "\n"))
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	return m
+}

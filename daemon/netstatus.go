@@ -1,0 +1,67 @@
+package daemon
+
+import "github.com/headgate/headgate/maps"
+
+// status asks the kernel what is attached and counted. The counters are by
+// rule name.
+func (n *network) status() (NetworkStatus, map[string]maps.Counters, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	st := NetworkStatus{Interfaces: []Interface{}, Detached: n.detached}
+	if n.now == nil || len(n.now.cfg.Network.Interfaces) == 0 {
+		return st, nil, nil
+	}
+	st.On = true
+	if n.gate == nil {
+		for _, iface := range n.now.cfg.Network.Interfaces {
+			st.Interfaces = append(st.Interfaces, Interface{Name: iface, AttachMode: "none", Warning: detachedWhy})
+		}
+		return st, nil, nil
+	}
+	have, err := attachments(n.pins)
+	if err != nil {
+		return st, nil, err
+	}
+	for _, iface := range n.now.cfg.Network.Interfaces {
+		st.Interfaces = append(st.Interfaces, n.interfaceStatus(iface, have))
+	}
+	counters, err := n.count(&st)
+	return st, counters, err
+}
+
+func (n *network) interfaceStatus(iface string, have []Attachment) Interface {
+	for _, a := range have {
+		if a.Interface == iface && a.ProgramID != 0 {
+			return Interface{Name: iface, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin, Warning: firstOf(a.Warning, n.notes[iface])}
+		}
+	}
+	why := n.faults[iface]
+	if why == "" {
+		why = "nothing of headgate is attached"
+	}
+	return Interface{Name: iface, AttachMode: "none", Warning: why}
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (n *network) count(st *NetworkStatus) (map[string]maps.Counters, error) {
+	reasons, err := n.gate.Reasons()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range reasons {
+		st.Reasons = append(st.Reasons, Reason(r))
+	}
+	table, err := n.gate.Table()
+	if err != nil {
+		return nil, err
+	}
+	t := Table(table)
+	st.Table = &t
+	return n.gate.RuleCounters()
+}

@@ -1,0 +1,224 @@
+package daemon
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/l7"
+	"github.com/headgate/headgate/maps"
+)
+
+// policy is what is in force: the config and what was added from the command
+// line, joined. It is made anew for each change and never altered.
+type policy struct {
+	cfg    *config.Config
+	rules  []liveRule // in force, the file's first
+	aside  []liveRule // added from the command line and not in force, with the cause
+	blocks []Entry
+	allows []Entry
+}
+
+type liveRule struct {
+	config.Rule
+	origin Origin
+	aside  string
+}
+
+// merge joins cfg and what was added. A rule of the file wins over an added
+// one of the same name, which is how a rule moves from the command line into
+// the file. An added rule that does not go with the rest is set aside: a daemon
+// that would not start for it would leave nobody to ask for its removal.
+func merge(cfg *config.Config, added state) (*policy, error) {
+	p := newPolicy(cfg, added)
+	if err := config.CheckRules(p.configRules("")); err != nil {
+		return nil, &ConfigError{err}
+	}
+	for _, a := range added.Rules {
+		before := p.rules
+		if !p.add(a) {
+			continue
+		}
+		if err := config.CheckRules(p.configRules("")); err != nil {
+			last := p.rules[len(p.rules)-1]
+			last.aside = err.Error()
+			p.rules, p.aside = before, append(p.aside, last)
+		}
+	}
+	return p, nil
+}
+
+// loses says which rule that is in force now would be set aside in next.
+func (p *policy) loses(next *policy) error {
+	for _, r := range next.aside {
+		if p.has(r.Name) && !next.has(r.Name) {
+			return fmt.Errorf("rule %s, added from the command line, does not go with it: %s (headgate rule rm %s)", r.Name, r.aside, r.Name)
+		}
+	}
+	return nil
+}
+
+func newPolicy(cfg *config.Config, added state) *policy {
+	p := &policy{cfg: cfg, blocks: entries(cfg.Block, added.Blocks), allows: entries(cfg.Allow, added.Allows)}
+	for _, r := range cfg.Rules {
+		p.rules = append(p.rules, liveRule{Rule: r, origin: Origin{From: FromConfig}})
+	}
+	return p
+}
+
+// add puts one added rule in force, or aside when the file has one of its name
+// or when it no longer reads, and reports which.
+func (p *policy) add(a addedRule) bool {
+	r, err := config.ParseRule("rule "+a.Name, []byte(a.Text))
+	live := liveRule{Rule: r, origin: a.Origin}
+	switch {
+	case err != nil:
+		live.Rule = config.Rule{Name: a.Name, Text: a.Text}
+		live.aside = "it does not read: " + err.Error()
+	case p.has(a.Name):
+		live.aside = "the config has a rule of this name"
+	}
+	if live.aside != "" {
+		p.aside = append(p.aside, live)
+		return false
+	}
+	if p.cfg.Mode == config.Watch {
+		live.Mode = config.Watch
+	}
+	p.rules = append(slices.Clip(p.rules), live)
+	return true
+}
+
+func (p *policy) has(name string) bool {
+	return slices.ContainsFunc(p.rules, func(r liveRule) bool { return r.Name == name })
+}
+
+// find returns the rule of that name, the one in force first.
+func (p *policy) find(name string) (liveRule, bool) {
+	for _, r := range slices.Concat(p.rules, p.aside) {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return liveRule{}, false
+}
+
+// configRules returns the rules of one gate; of both for the empty gate.
+func (p *policy) configRules(g config.Gate) []config.Rule {
+	var out []config.Rule
+	for _, r := range p.rules {
+		if g == "" || r.Gate == g {
+			out = append(out, r.Rule)
+		}
+	}
+	return out
+}
+
+// entries joins prefixes of the file, which never end, and added ones.
+func entries(file []netip.Prefix, added []Entry) []Entry {
+	out := make([]Entry, 0, len(file)+len(added))
+	for _, p := range file {
+		out = append(out, Entry{Prefix: p, Origin: Origin{From: FromConfig}})
+	}
+	out = append(out, added...)
+	sortEntries(out)
+	return out
+}
+
+// ends returns for each prefix its latest end, the zero time for none.
+func ends(list []Entry) map[netip.Prefix]time.Time {
+	latest := make(map[netip.Prefix]Entry, len(list))
+	for _, e := range list {
+		if old, ok := latest[e.Prefix]; !ok || endsAfter(e, old) {
+			latest[e.Prefix] = e
+		}
+	}
+	out := make(map[netip.Prefix]time.Time, len(latest))
+	for p, e := range latest {
+		out[p] = e.End
+	}
+	return out
+}
+
+// prefixes returns each prefix of list once, in order.
+func prefixes(list []Entry) []netip.Prefix {
+	var out []netip.Prefix
+	for _, e := range list {
+		if len(out) == 0 || out[len(out)-1] != e.Prefix {
+			out = append(out, e.Prefix)
+		}
+	}
+	return out
+}
+
+// lists is the policy as the network gate takes it.
+func (p *policy) lists() maps.Lists {
+	return maps.Lists{
+		Management: p.cfg.Network.Management.Sources,
+		Allow:      prefixes(p.allows),
+		Block:      ends(p.blocks),
+	}
+}
+
+// http is the policy as the HTTP gate takes it.
+func (p *policy) http() l7.Policy {
+	return l7.Policy{
+		HTTP:  p.cfg.HTTP,
+		Rules: p.configRules(config.GateHTTP),
+		Allow: prefixes(p.allows),
+		Block: prefixes(p.blocks),
+	}
+}
+
+// warnings says what is probably not meant.
+func (p *policy) warnings() []string {
+	out := config.Warnings(p.cfg)
+	for _, r := range p.rules {
+		if w := p.idle(r.Rule); w != "" && r.origin.From == FromCommand {
+			out = append(out, w)
+		}
+	}
+	for _, r := range p.aside {
+		out = append(out, fmt.Sprintf("rule %s, added from the command line, is not in force: %s", r.Name, r.aside))
+	}
+	return out
+}
+
+// idle says why r does nothing, if its gate is off.
+func (p *policy) idle(r config.Rule) string {
+	switch {
+	case r.Gate == config.GateNetwork && len(p.cfg.Network.Interfaces) == 0:
+		return fmt.Sprintf("rule %s does nothing: the network gate is off (name network.interfaces)", r.Name)
+	case r.Gate == config.GateHTTP && len(p.cfg.HTTP.Listeners) == 0:
+		return fmt.Sprintf("rule %s does nothing: the HTTP gate is off (name http.listen and http.upstream)", r.Name)
+	}
+	return ""
+}
+
+// endangers says whom a block of pre would lock out: whoever asks for it from
+// peer, the management sources, or a proxy through which all clients come. What
+// is allowed or managed anyway is not at risk from its own entry alone, but a
+// block over it is far more often a slip than a plan.
+func (p *policy) endangers(pre netip.Prefix, peer netip.Addr) error {
+	if peer.IsValid() && pre.Contains(peer.Unmap()) {
+		return fmt.Errorf("%s holds %s, from where you are connected", pre, peer.Unmap())
+	}
+	for _, m := range p.cfg.Network.Management.Sources {
+		if m.Overlaps(pre) {
+			return fmt.Errorf("%s overlaps the management source %s", pre, m)
+		}
+	}
+	for _, x := range p.cfg.HTTP.Proxies {
+		if x.Overlaps(pre) {
+			return fmt.Errorf("%s overlaps the proxy %s, which brings its clients' requests", pre, x)
+		}
+	}
+	return nil
+}
+
+// identity is what a rule's buckets belong to; a change of it starts them full.
+func identity(r config.Rule) string {
+	return fmt.Sprint(r.Gate, r.Per, r.Algorithm, r.Rate.Unit)
+}

@@ -1,0 +1,164 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headgate/headgate/config"
+)
+
+// ConfigError is a config that cannot be read or used. Its text has one line
+// an error.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return e.Err.Error() }
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// loaded is a config and the hash of all that made it.
+type loaded struct {
+	cfg  *config.Config
+	hash [sha256.Size]byte
+}
+
+// loadConfig reads the config at path. The hash is of the very bytes that were
+// parsed and of the keys as they were read, so it cannot belong to a later edit.
+func loadConfig(path string) (loaded, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return loaded{}, &ConfigError{fmt.Errorf("read config: %w (name another with -c FILE)", err)}
+	}
+	cfg, err := config.Parse(path, data)
+	if err != nil {
+		return loaded{}, &ConfigError{err}
+	}
+	keys, err := json.Marshal(cfg.HTTP.Keys)
+	if err != nil {
+		return loaded{}, &ConfigError{fmt.Errorf("hash keys: %w", err)}
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%d\n", len(data))
+	sum.Write(data)
+	sum.Write(keys)
+	l := loaded{cfg: cfg}
+	sum.Sum(l.hash[:0])
+	return l, nil
+}
+
+// files returns what the config at path is made of.
+func files(path string, cfg *config.Config) []string {
+	out := []string{path}
+	if k := cfg.HTTP.KeyFile; k != "" {
+		if !filepath.IsAbs(k) {
+			k = filepath.Join(filepath.Dir(path), k)
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// needsRestart names the first setting that a running daemon cannot change.
+func needsRestart(old, next *config.Config) error {
+	for _, s := range []struct {
+		key     string
+		changed bool
+	}{
+		{"admin.socket", old.Admin.Socket != next.Admin.Socket},
+		{"admin.listen", old.Admin.Listen != next.Admin.Listen},
+		{"state.dir", old.State.Dir != next.State.Dir},
+		{"state.pins", old.State.Pins != next.State.Pins},
+		{"network.slots", old.Network.Slots != next.Network.Slots},
+		{"http.user", old.HTTP.User != next.HTTP.User},
+	} {
+		if s.changed {
+			return refuse("%s changes only with a restart of the daemon, so nothing was changed (restart it, or put %s back)", s.key, s.key)
+		}
+	}
+	return nil
+}
+
+// reloadStatus is how the config came to be what it is.
+type reloadStatus struct {
+	generation uint64
+	hash       string
+	loaded     time.Time
+	err        error // of the last try; nil: what is on disk is in force
+}
+
+// reload puts the config on disk in force, as a whole or not at all. Asked for,
+// it also does so when nothing changed, which attaches again what was detached;
+// otherwise the same content is applied once only.
+func (d *daemon) reload(ctx context.Context, asked bool) (ReloadReply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next, err := loadConfig(d.path)
+	hash := hex.EncodeToString(next.hash[:])
+	same := err == nil && hash == d.conf.hash
+	if err == nil && (asked || !same) {
+		err = d.install(ctx, next.cfg)
+	}
+	if err != nil {
+		if d.conf.err == nil || d.conf.err.Error() != err.Error() {
+			d.log.Error("config not reloaded: all stays as it was", "err", err)
+		}
+		d.conf.err = err
+		return ReloadReply{}, err
+	}
+	d.conf.err = nil
+	if !same {
+		d.conf.generation++
+		d.conf.hash, d.conf.loaded = hash, d.now()
+		d.log.Info("config reloaded", "generation", d.conf.generation, "hash", short(hash))
+	}
+	return ReloadReply{
+		Changed:    !same,
+		Generation: d.conf.generation,
+		Hash:       hash,
+		Rules:      len(d.policy.rules),
+		Warnings:   d.policy.warnings(),
+	}, nil
+}
+
+func short(hash string) string { return hash[:min(12, len(hash))] }
+
+// install makes cfg, with what was added from the command line, the policy of
+// both gates. The network gate goes first, because it can go back without
+// losing a connection.
+func (d *daemon) install(ctx context.Context, cfg *config.Config) error {
+	if err := needsRestart(d.policy.cfg, cfg); err != nil {
+		return err
+	}
+	p, err := merge(cfg, d.added.live(d.now()))
+	if err != nil {
+		return err
+	}
+	if err := d.policy.loses(p); err != nil {
+		return refuse("%v", err)
+	}
+	if err := d.network.apply(p); err != nil {
+		return err
+	}
+	if err := d.http.apply(ctx, p.http()); err != nil {
+		if back := d.network.apply(d.policy); back != nil {
+			err = fmt.Errorf("%w; going back failed too: %w", err, back)
+		}
+		d.detachOthers(d.policy.cfg)
+		return err
+	}
+	d.policy = p
+	d.detachOthers(p.cfg)
+	return nil
+}
+
+// detachOthers takes the program off interfaces that cfg does not name. It
+// comes last and only logs: by then the new policy is in force.
+func (d *daemon) detachOthers(cfg *config.Config) {
+	if err := d.network.detachOthers(cfg); err != nil {
+		d.log.Error("detach from interfaces that are no longer named", "err", err)
+	}
+}

@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/config"
+)
+
+// socket is a listening socket that the daemon keeps and does not accept from:
+// while the HTTP gate's process is away, connections wait in its queue. It is
+// a bare descriptor, because a net.Listener would wake the daemon's poller for
+// every connection that the child accepts.
+type socket struct{ fd int }
+
+func (s *socket) Close() error { return unix.Close(s.fd) }
+
+// listenOn opens the socket of one address.
+func listenOn(address string) (*socket, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer ln.Close()
+	raw, err := ln.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{}
+	var dup error
+	err = raw.Control(func(fd uintptr) {
+		s.fd, dup = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	if err = errors.Join(err, dup); err != nil {
+		return nil, fmt.Errorf("keep the socket of %s: %w", address, err)
+	}
+	return s, nil
+}
+
+// openSockets opens those that listeners need and have lacks: all or none. A
+// port that is taken is tried again until ctx ends, since the HTTP gate of a
+// daemon that was killed lets go of it a moment after.
+func openSockets(ctx context.Context, listeners []config.Listener, have map[string]*socket) (map[string]*socket, error) {
+	fresh := map[string]*socket{}
+	for _, l := range listeners {
+		if have[l.Address] != nil || fresh[l.Address] != nil {
+			continue
+		}
+		s, err := listenPatiently(ctx, l.Address)
+		if err != nil {
+			closeSockets(fresh)
+			return nil, fmt.Errorf("open http listener: %w", err)
+		}
+		fresh[l.Address] = s
+	}
+	return fresh, nil
+}
+
+func listenPatiently(ctx context.Context, address string) (*socket, error) {
+	for {
+		s, err := listenOn(address)
+		if err == nil || !errors.Is(err, unix.EADDRINUSE) {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w (see who has it: ss -ltnp)", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func closeSockets(socks map[string]*socket) {
+	for _, s := range socks {
+		s.Close()
+	}
+}

@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// account is the system user that the HTTP gate's process runs as.
+type account struct {
+	name string
+	cred *syscall.Credential // nil: the daemon's own user
+}
+
+// lookupAccount finds the user, else nobody with a warning. A daemon that is
+// not root cannot change users and runs the HTTP gate as itself.
+func lookupAccount(name string) (acc account, warning string, err error) {
+	if os.Geteuid() != 0 {
+		return account{name: currentUser()}, "not root: the HTTP gate runs as the daemon's own user", nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		var unknown user.UnknownUserError
+		if !errors.As(err, &unknown) {
+			return account{}, "", fmt.Errorf("look up user %s: %w", name, err)
+		}
+		if u, err = user.Lookup("nobody"); err != nil {
+			return account{}, "", fmt.Errorf("look up user %s, then nobody: %w (make one: useradd --system %s)", name, err, name)
+		}
+		warning = fmt.Sprintf("user %s does not exist: the HTTP gate runs as nobody (make it: useradd --system %s)", name, name)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return account{}, "", fmt.Errorf("user %s has uid %q: %w", u.Username, u.Uid, err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return account{}, "", fmt.Errorf("user %s has gid %q: %w", u.Username, u.Gid, err)
+	}
+	if uid == 0 {
+		return account{}, "", fmt.Errorf("http.user %s is root: the HTTP gate needs a user without privilege", name)
+	}
+	return account{name: u.Username, cred: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, warning, nil
+}
+
+func currentUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(os.Geteuid())
+}
+
+// spawn starts this very binary (also after it was replaced on disk) as the
+// HTTP gate's process, with link as its only file beside stderr.
+func spawn(acc account, link *os.File, stderr io.Writer) (*exec.Cmd, error) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{"headgate", ChildCommand}
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.Stderr = stderr
+	cmd.ExtraFiles = []*os.File{link}
+	// A session of its own keeps a Ctrl-C in the daemon's terminal from ending
+	// the child before the daemon has asked it to drain.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: acc.cred, Setsid: true}
+	started := make(chan error)
+	go func() {
+		// What the child inherits is set on one thread, which then ends with
+		// this goroutine: it is never unlocked.
+		runtime.LockOSThread()
+		if err := renounce(); err != nil {
+			started <- err
+			return
+		}
+		started <- cmd.Start()
+	}()
+	err := <-started
+	if errors.Is(err, unix.EPERM) && acc.cred != nil {
+		return nil, fmt.Errorf("start the HTTP gate's process as %s: %w (headgate needs CAP_SETUID and CAP_SETGID to give up its privilege)", acc.name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the HTTP gate's process: %w", err)
+	}
+	return cmd, nil
+}
+
+// renounce gives up for this thread, and so for what it starts, the ways to
+// gain privilege. The change of user then clears the capabilities themselves.
+func renounce() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear ambient capabilities: %w", err)
+	}
+	if err := clearInheritable(); err != nil {
+		return err
+	}
+	for c := uintptr(0); ; c++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			return nil // past the last capability of this kernel
+		}
+		if errors.Is(err, unix.EPERM) {
+			return nil // no CAP_SETPCAP; with no_new_privs the set cannot be used
+		}
+		if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+}
+
+// clearInheritable empties the one set that neither a change of user nor an
+// exec clears; some container engines leave it full.
+func clearInheritable() error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&head, &caps[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	caps[0].Inheritable, caps[1].Inheritable = 0, 0
+	if err := unix.Capset(&head, &caps[0]); err != nil {
+		return fmt.Errorf("clear inheritable capabilities: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// stateVersion is the layout of the state file. A file of another version is
+// not guessed at.
+const stateVersion = 1
+
+// state is all that was added from the command line. It is a value: a change
+// makes a new one, so that a change that fails leaves nothing behind.
+//
+// Ends carry a monotonic reading while the daemon runs, so a step of the wall
+// clock moves none of them; in the file they are wall-clock times.
+type state struct {
+	Version int         `json:"version"`
+	Rules   []addedRule `json:"rules"`
+	Blocks  []Entry     `json:"blocks"`
+	Allows  []Entry     `json:"allows"`
+}
+
+// addedRule is kept as text and read again at each start, like the file's.
+type addedRule struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+	Origin
+}
+
+// live returns s without what has ended by now.
+func (s state) live(now time.Time) state {
+	s.Blocks = liveEntries(s.Blocks, now)
+	s.Allows = liveEntries(s.Allows, now)
+	return s
+}
+
+// nextEnd returns when the next entry ends, if any does.
+func (s state) nextEnd() (time.Time, bool) {
+	var next time.Time
+	for _, list := range [][]Entry{s.Blocks, s.Allows} {
+		for _, e := range list {
+			if !e.End.IsZero() && (next.IsZero() || e.End.Before(next)) {
+				next = e.End
+			}
+		}
+	}
+	return next, !next.IsZero()
+}
+
+// withRule returns s with r added, or in the place of the rule of that name.
+func (s state) withRule(r addedRule) state {
+	s.Rules = slices.Clone(s.Rules)
+	if i := s.rule(r.Name); i >= 0 {
+		s.Rules[i] = r
+		return s
+	}
+	s.Rules = append(s.Rules, r)
+	return s
+}
+
+// withoutRule returns s without the rule of that name.
+func (s state) withoutRule(name string) state {
+	s.Rules = slices.DeleteFunc(slices.Clone(s.Rules), func(r addedRule) bool { return r.Name == name })
+	return s
+}
+
+// rule returns the index of the rule of that name, or -1.
+func (s state) rule(name string) int {
+	return slices.IndexFunc(s.Rules, func(r addedRule) bool { return r.Name == name })
+}
+
+func liveEntries(list []Entry, now time.Time) []Entry {
+	return slices.DeleteFunc(slices.Clone(list), func(e Entry) bool {
+		return !e.End.IsZero() && !e.End.After(now)
+	})
+}
+
+// withEntry returns list with e. An entry of the same prefix and reason is
+// replaced unless it ends later: to shorten one, it is removed first, so that
+// no two writers can end each other's early.
+func withEntry(list []Entry, e Entry) []Entry {
+	out := make([]Entry, 0, len(list)+1)
+	for _, old := range list {
+		if old.Prefix != e.Prefix || old.Reason != e.Reason {
+			out = append(out, old)
+			continue
+		}
+		if endsAfter(old, e) {
+			e = old
+		}
+	}
+	return append(out, e)
+}
+
+// withoutEntries returns list without the entries of exactly p, or of those
+// only the ones with that reason, and what was taken away.
+func withoutEntries(list []Entry, p netip.Prefix, reason *string) (kept, removed []Entry) {
+	for _, e := range list {
+		if e.Prefix == p && (reason == nil || e.Reason == *reason) {
+			removed = append(removed, e)
+			continue
+		}
+		kept = append(kept, e)
+	}
+	return kept, removed
+}
+
+// endsAfter reports whether a lasts longer than b; an entry without an end
+// outlasts all others.
+func endsAfter(a, b Entry) bool {
+	if a.End.IsZero() || b.End.IsZero() {
+		return a.End.IsZero() && !b.End.IsZero()
+	}
+	return a.End.After(b.End)
+}
+
+// covering returns the entries of list whose prefix contains all of p, the
+// widest first.
+func covering(list []Entry, p netip.Prefix) []Entry {
+	var out []Entry
+	for _, e := range list {
+		if e.Prefix.Bits() <= p.Bits() && e.Prefix.Contains(p.Addr()) {
+			out = append(out, e)
+		}
+	}
+	sortEntries(out)
+	return out
+}
+
+// sortEntries sorts by prefix, then by end, the entries without an end last.
+func sortEntries(list []Entry) {
+	slices.SortStableFunc(list, func(a, b Entry) int {
+		if c := a.Prefix.Compare(b.Prefix); c != 0 {
+			return c
+		}
+		switch {
+		case endsAfter(b, a):
+			return -1
+		case endsAfter(a, b):
+			return 1
+		}
+		return 0
+	})
+}
+
+// store keeps a state in one file.
+type store struct{ path string }
+
+func newStore(dir string) store { return store{path: filepath.Join(dir, "state.json")} }
+
+// load reads the state, without what ended meanwhile. No file is an empty
+// state; one that cannot be read is an error, because starting without it
+// would lift every block that was set by hand.
+func (s store) load(now time.Time) (state, error) {
+	data, err := os.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{Version: stateVersion}, nil
+	}
+	if err != nil {
+		return state{}, fmt.Errorf("read state: %w", err)
+	}
+	var st state
+	if err := json.Unmarshal(data, &st); err != nil {
+		return state{}, fmt.Errorf("read state %s: %w (move it away to start without what was added from the command line)", s.path, err)
+	}
+	if st.Version != stateVersion {
+		return state{}, fmt.Errorf("read state %s: version %d, this headgate reads version %d (install the headgate that wrote it, or move it away)", s.path, st.Version, stateVersion)
+	}
+	anchor(st.Blocks, now)
+	anchor(st.Allows, now)
+	return st.live(now), nil
+}
+
+// anchor gives wall-clock ends the monotonic reading of now.
+func anchor(list []Entry, now time.Time) {
+	for i, e := range list {
+		if !e.End.IsZero() {
+			list[i].End = now.Add(e.End.Sub(now))
+		}
+	}
+}
+
+// save writes st as it is at now, in one step: a reader sees the old file or
+// the new one, also after a crash or on a full disk.
+func (s store) save(st state, now time.Time) error {
+	st = st.live(now)
+	st.Version = stateVersion
+	settle(st.Blocks, now)
+	settle(st.Allows, now)
+	data, err := json.MarshalIndent(st, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if err := renameio.WriteFile(s.path, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write state: %w (nothing was changed: make room or let root write there)", err)
+	}
+	return nil
+}
+
+// settle turns ends into wall-clock times by what remains of them, so that a
+// step of the wall clock while running does not get into the file.
+func settle(list []Entry, now time.Time) {
+	for i, e := range list {
+		if !e.End.IsZero() {
+			list[i].End = now.Round(0).Add(e.End.Sub(now)).UTC().Truncate(time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/l7"
+	"github.com/headgate/headgate/maps"
+)
+
+// snapshot is one look at everything, for status and for metrics.
+func (d *daemon) snapshot(ctx context.Context) Status {
+	// Asked outside of the lock: a slow child must not hold up a block.
+	http, requests := d.http.status(ctx)
+	network, packets, err := d.network.status()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	st := Status{
+		Version: d.version,
+		PID:     os.Getpid(),
+		Started: d.started.Round(0).UTC(),
+		Config:  d.configStatus(),
+		Network: network,
+		HTTP:    http,
+		Rules:   d.countedRules(packets, requests),
+		Blocks:  len(prefixes(d.policy.blocks)),
+		Allows:  len(prefixes(d.policy.allows)),
+	}
+	st.Faults = faults(network, err, http)
+	st.Ready = len(st.Faults) == 0
+	return st
+}
+
+func (d *daemon) configStatus() ConfigStatus {
+	c := ConfigStatus{
+		Path:       d.path,
+		Generation: d.conf.generation,
+		Hash:       d.conf.hash,
+		Loaded:     d.conf.loaded.Round(0).UTC(),
+		OK:         d.conf.err == nil,
+		Warnings:   d.policy.warnings(),
+	}
+	if d.conf.err != nil {
+		c.Error = d.conf.err.Error()
+	}
+	return c
+}
+
+// faults says why traffic is not filtered as the config says.
+func faults(n NetworkStatus, err error, h HTTPStatus) []string {
+	var out []string
+	if err != nil {
+		out = append(out, "the network gate cannot be read: "+err.Error())
+	}
+	for _, i := range n.Interfaces {
+		if i.ProgramID == 0 {
+			out = append(out, fmt.Sprintf("interface %s is not attached: %s", i.Name, i.Warning))
+		}
+	}
+	if h.On && !h.Up {
+		why := h.Error
+		if why == "" {
+			why = "its process is not up yet"
+		}
+		out = append(out, "the HTTP gate is down: "+why)
+	}
+	return out
+}
+
+// countedRules returns the rules in force with their counters, then those set
+// aside. The caller holds d.mu.
+func (d *daemon) countedRules(packets map[string]maps.Counters, requests map[string]l7.Counters) []Rule {
+	out := []Rule{}
+	for _, r := range d.policy.rules {
+		w := wireRule(r)
+		if r.Gate == config.GateNetwork {
+			c := packets[r.Name]
+			w.Packets = &Verdicts{c.PassedPackets, c.RefusedPackets, c.WatchedPackets}
+			w.Bytes = &Verdicts{c.PassedBytes, c.RefusedBytes, c.WatchedBytes}
+		} else {
+			c := requests[r.Name]
+			w.Requests = &Verdicts{c.Passed, c.Refused, c.Watched}
+		}
+		out = append(out, w)
+	}
+	for _, r := range d.policy.aside {
+		out = append(out, wireRule(r))
+	}
+	return out
+}
+
+func wireRule(r liveRule) Rule {
+	w := Rule{
+		Name: r.Name, Gate: string(r.Gate), Mode: string(r.Mode), Text: r.Text,
+		Aside: r.aside, Origin: r.origin,
+	}
+	if r.Gate != "" {
+		w.WorstCase = config.WorstCase(r.Rule)
+	}
+	return w
+}
+
+func (d *daemon) rules(ctx context.Context) Rules {
+	return Rules{Rules: d.snapshot(ctx).Rules}
+}
+
+func (d *daemon) entries(k kind) Entries {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Entries{Entries: withRemaining(liveEntries(k.live(d.policy), d.now()), d.now())}
+}
