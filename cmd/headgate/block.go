@@ -1,0 +1,58 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newBlock(e *env) *cobra.Command {
+	var f entryFlags
+	cmd := &cobra.Command{
+		Use:   "block PREFIX",
+		Short: "Drop all that comes from an address or prefix",
+		Long: `Drops all packets from an address or prefix, and answers 403 to its requests
+where it comes through a proxy. Without --for or --forever it lasts 1 hour.
+
+A block keeps its end over restarts. Blocks of one prefix with different reasons
+stand beside each other, and the latest end counts. Allow wins over block. A
+block of the management sources, of a declared proxy or of where you are logged
+in from needs --force.`,
+		Example: `  headgate block 203.0.113.9
+  headgate block 203.0.113.0/24 --for 10m --reason "scans ports"
+  headgate block 2001:db8:5:6::/64 --forever`,
+		Args: need("address or prefix"),
+		RunE: work(func(cmd *cobra.Command, args []string) error {
+			return blockList.put(cmd.Context(), e, args[0], f)
+		}),
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&f.force, "force", false, "even where it may lock you out")
+	return cmd
+}
+
+func newUnblock(e *env) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "unblock PREFIX",
+		Short: "Lift the block of exactly this prefix",
+		Long: `Lifts the blocks of exactly this prefix, never of one around it. Exit code 1
+says that there was none, and names what covers it still.`,
+		Example: `  headgate unblock 203.0.113.9
+  headgate unblock 203.0.113.9 --reason "scans ports"`,
+		Args: need("address or prefix"),
+		RunE: work(func(cmd *cobra.Command, args []string) error {
+			return blockList.take(cmd, e, args[0], reason)
+		}),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "only the block with this `text`")
+	return cmd
+}
+
+func newBlocks(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "blocks",
+		Short:   "List what is blocked, until when, by whom and why",
+		Example: "  headgate blocks -o json",
+		Args:    cobra.NoArgs,
+		RunE: work(func(cmd *cobra.Command, _ []string) error {
+			return blockList.show(cmd.Context(), e)
+		}),
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/daemon"
+)
+
+// list is one of the two lists of prefixes, with the words for it.
+type list struct{ path, done, undone, undo, lasts string }
+
+var (
+	blockList = list{"/v1/blocks", "blocked", "unblocked", "unblock", "stays blocked"}
+	allowList = list{"/v1/allows", "allowed", "no longer allowed", "disallow", "stays allowed"}
+)
+
+// defaultSpan is how long an entry lasts when nobody says: one that is
+// forgotten should not be there next year.
+const defaultSpan = time.Hour
+
+// entryFlags are the flags of block and allow.
+type entryFlags struct {
+	span, reason string
+	ever, force  bool
+}
+
+func (f *entryFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.span, "for", "", "how `long`: 90s, 10m, 2h, 7d")
+	cmd.Flags().BoolVar(&f.ever, "forever", false, "without an end")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` kept with it; other reasons for the same prefix stand beside it")
+}
+
+// put adds one prefix to the list.
+func (l list) put(ctx context.Context, e *env, arg string, f entryFlags) error {
+	p, err := config.ParsePrefix(arg)
+	if err != nil {
+		return badInput{err}
+	}
+	q := daemon.EntryRequest{Prefix: p, Ever: f.ever, Reason: f.reason, Force: f.force, Peer: sshPeer(e)}
+	note := ""
+	switch {
+	case f.ever && f.span != "":
+		return badf("--for and --forever exclude each other")
+	case f.span != "":
+		d, err := config.ParseDuration(f.span)
+		if err != nil {
+			return badf("--for: %w", err)
+		}
+		q.For = int64((d + time.Second - 1) / time.Second)
+	case !f.ever:
+		q.For = int64(defaultSpan / time.Second)
+		note = " (say --for or --forever to choose)"
+	}
+	var r daemon.EntryReply
+	if err := e.ask(ctx, http.MethodPost, l.path, q, &r); err != nil {
+		return err
+	}
+	if done, err := e.asJSON(r); done {
+		return err
+	}
+	fmt.Fprintf(e.out, "%s %s %s%s\n", l.done, address(p), lasting(r.Entry), note)
+	e.warn(r.Warnings)
+	return nil
+}
+
+// lasting says how long x lasts.
+func lasting(x daemon.Entry) string {
+	if x.EndsIn == 0 {
+		return "for ever"
+	}
+	return fmt.Sprintf("for %s, until %s", daemon.Span(x.EndsIn), moment(x.End))
+}
+
+// sshPeer is where whoever types sits, by what sshd left in the environment.
+func sshPeer(e *env) netip.Addr {
+	first, _, _ := strings.Cut(e.getenv("SSH_CONNECTION"), " ")
+	a, _ := netip.ParseAddr(first)
+	return a.WithZone("")
+}
+
+// take removes the entries of one prefix from the list.
+func (l list) take(cmd *cobra.Command, e *env, arg, reason string) error {
+	p, err := config.ParsePrefix(arg)
+	if err != nil {
+		return badInput{err}
+	}
+	q := url.Values{"prefix": {p.String()}}
+	if cmd.Flags().Changed("reason") {
+		q.Set("reason", reason)
+	}
+	var r daemon.EntryReply
+	if err := e.ask(cmd.Context(), http.MethodDelete, l.path+"?"+q.Encode(), nil, &r); err != nil {
+		return err
+	}
+	if done, err := e.asJSON(r); done {
+		return err
+	}
+	if len(r.Covered) == 0 {
+		fmt.Fprintf(e.out, "%s %s\n", l.undone, address(p))
+		return nil
+	}
+	by := r.Covered[0]
+	fmt.Fprintf(e.out, "removed %d of %s, which %s: covered by %s %s\n", r.Removed, address(p), l.lasts, by.Prefix, lasting(by))
+	return nil
+}
+
+// show prints the list.
+func (l list) show(ctx context.Context, e *env) error {
+	var r daemon.Entries
+	if err := e.ask(ctx, http.MethodGet, l.path, nil, &r); err != nil {
+		return err
+	}
+	if done, err := e.asJSON(r); done {
+		return err
+	}
+	if len(r.Entries) == 0 {
+		fmt.Fprintf(e.out, "nothing is %s\n", l.done)
+		return nil
+	}
+	rows := [][]string{{"PREFIX", "ENDS", "IN", "FROM", "BY", "REASON"}}
+	for _, x := range r.Entries {
+		in := ""
+		if x.EndsIn > 0 {
+			in = daemon.Span(x.EndsIn)
+		}
+		rows = append(rows, []string{address(x.Prefix), moment(x.End), in, x.From, x.By, x.Reason})
+	}
+	table(e.out, rows)
+	return nil
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/daemon"
+)
+
+// newHTTPGate is the process that the daemon starts for the HTTP gate.
+func newHTTPGate(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:    daemon.ChildCommand,
+		Short:  "The HTTP gate's process, started by the daemon",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: work(func(*cobra.Command, []string) error {
+			return daemon.RunChild(slog.New(slog.NewTextHandler(e.err, nil)).With("process", daemon.ChildCommand))
+		}),
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/daemon"
+)
+
+func newRule(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rule",
+		Short: "Show, add and remove rules",
+		Long: `Rules come from the config file and from the command line. Those of the command
+line survive reload and restart; a rule of the same name in the file wins.`,
+		Example: `  headgate rule ls
+  headgate rule add syn-web --protocol tcp --ports 80,443 --per source --rate 200/s --burst 400
+  headgate rule rm syn-web`,
+		Args: cobra.NoArgs,
+		RunE: work(func(*cobra.Command, []string) error {
+			return badf("say what to do: rule ls, rule show NAME, rule add NAME or rule rm NAME")
+		}),
+	}
+	cmd.AddCommand(newRuleAdd(e), newRuleRemove(e), newRuleList(e), newRuleShow(e))
+	return cmd
+}
+
+func newRuleRemove(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm NAME",
+		Short:   "Remove a rule that was added from the command line",
+		Long:    "Removes a rule that was added from the command line, at once and for good.\nRules of the config are removed from the file.",
+		Example: "  headgate rule rm syn-web",
+		Args:    need("rule name"),
+		RunE: work(func(cmd *cobra.Command, args []string) error {
+			var r daemon.RuleReply
+			if err := e.ask(cmd.Context(), http.MethodDelete, "/v1/rules/"+url.PathEscape(args[0]), nil, &r); err != nil {
+				return err
+			}
+			if done, err := e.asJSON(r); done {
+				return err
+			}
+			fmt.Fprintf(e.out, "removed rule %s, which was: %s\n", r.Rule.Name, r.Rule.Text)
+			return nil
+		}),
+	}
+}
+
+func newRuleList(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Short:   "List all rules and where each came from",
+		Example: "  headgate rule ls -o json",
+		Args:    cobra.NoArgs,
+		RunE: work(func(cmd *cobra.Command, _ []string) error {
+			rules, err := e.rules(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if done, err := e.asJSON(rules); done {
+				return err
+			}
+			rows := [][]string{{"RULE", "GATE", "MODE", "FROM", "BY", "WHY", "TEXT"}}
+			for _, r := range rules.Rules {
+				mode := r.Mode
+				if r.Aside != "" {
+					mode = "not in force"
+				}
+				rows = append(rows, []string{r.Name, r.Gate, mode, r.From, r.By, r.Why, r.Text})
+			}
+			table(e.out, rows)
+			fmt.Fprintln(e.out, "else: pass")
+			return nil
+		}),
+	}
+}
+
+func newRuleShow(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show one rule with its worst case and its counts",
+		Example: "  headgate rule show login",
+		Args:    need("rule name"),
+		RunE: work(func(cmd *cobra.Command, args []string) error {
+			rules, err := e.rules(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, r := range rules.Rules {
+				if r.Name != args[0] {
+					continue
+				}
+				if done, err := e.asJSON(r); done {
+					return err
+				}
+				showRule(e, r)
+				return nil
+			}
+			return fmt.Errorf("no rule %q (see: headgate rule ls)", args[0])
+		}),
+	}
+}
+
+func showRule(e *env, r daemon.Rule) {
+	from := r.From
+	if r.By != "" {
+		from += ", by " + r.By
+	}
+	if !r.At.IsZero() {
+		from += ", " + moment(r.At)
+	}
+	rows := [][]string{{"rule", r.Name}, {"text", r.Text}, {"from", from}}
+	if r.Why != "" {
+		rows = append(rows, []string{"why", r.Why})
+	}
+	if r.Aside != "" {
+		rows = append(rows, []string{"not in force", r.Aside})
+	} else {
+		rows = append(rows, []string{"gate", r.Gate}, []string{"mode", r.Mode}, []string{"worst case", r.WorstCase})
+	}
+	for _, c := range []struct {
+		what string
+		n    *daemon.Verdicts
+	}{{"packets", r.Packets}, {"bytes", r.Bytes}, {"requests", r.Requests}} {
+		if c.n != nil {
+			rows = append(rows, []string{c.what, fmt.Sprintf("%d passed, %d refused, %d watched", c.n.Passed, c.n.Refused, c.n.Watched)})
+		}
+	}
+	table(e.out, rows)
+}
+
+func (e *env) rules(ctx context.Context) (daemon.Rules, error) {
+	var r daemon.Rules
+	err := e.ask(ctx, http.MethodGet, "/v1/rules", nil, &r)
+	return r, err
+}

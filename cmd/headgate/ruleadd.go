@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/daemon"
+)
+
+// ruleFlags are the flags of `rule add`; each is the key of its name.
+type ruleFlags struct {
+	protocol, rate, burst, limit, algorithm, mode, gate string
+	ports, per, method, path, host                      []string
+	why, file                                           string
+}
+
+func newRuleAdd(e *env) *cobra.Command {
+	var f ruleFlags
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a rule, or replace the one of that name",
+		Long: `Adds a rule at once, without touching the config file; it survives reload and
+restart. The flags are the keys of a rule in the config. A rule of the same name
+that was added before is replaced and keeps its counts, unless what it counts
+by changes.
+
+With --mode watch it counts what it would refuse and refuses nothing.`,
+		Example: `  headgate rule add syn-web --protocol tcp --ports 80,443 --per source --rate 200/s --burst 400
+  headgate rule add login --method POST --path /login --per client --limit 5/min
+  headgate rule add search --path '/search/**' --per key --rate 10/s --mode watch --why "ticket 81"
+  echo '{name: login, match: {path: /login}, per: client, limit: 5/min}' | headgate rule add --file -`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: work(func(cmd *cobra.Command, args []string) error {
+			r, err := f.rule(e.in, args)
+			if err != nil {
+				return err
+			}
+			return addRule(cmd.Context(), e, r, f.why)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.protocol, "protocol", "", "tcp, udp, icmp, icmpv6, sctp, gre, esp, ah or a number")
+	flags.StringSliceVar(&f.ports, "ports", nil, "destination `ports` or ranges, with tcp or udp: 80,443,8000-8010")
+	flags.StringSliceVar(&f.per, "per", nil, "whom a bucket belongs to: source, client, key, total")
+	flags.StringVar(&f.rate, "rate", "", "long-term `rate`: 200/s, 5/min, 2Mbit/s")
+	flags.StringVar(&f.burst, "burst", "", "how much may come `at once` after idleness")
+	flags.StringVar(&f.limit, "limit", "", "at most so many `in any window`: 5/min")
+	flags.StringVar(&f.algorithm, "algorithm", "", "token-bucket, sliding-log or sliding-counter")
+	flags.StringSliceVar(&f.method, "method", nil, "HTTP methods")
+	flags.StringArrayVar(&f.path, "path", nil, "path, path with {names}, or subtree /x/**; may be repeated")
+	flags.StringSliceVar(&f.host, "host", nil, "host names; *.example.com is any below it")
+	flags.StringVar(&f.mode, "mode", "", "enforce or watch")
+	flags.StringVar(&f.gate, "gate", "", "network or http, where the rest does not tell")
+	flags.StringVar(&f.why, "why", "", "`text` kept with the rule")
+	flags.StringVar(&f.file, "file", "", "read the rule from a `file` (- is standard input) instead of flags")
+	return cmd
+}
+
+// rule makes the rule that flags or file describe.
+func (f *ruleFlags) rule(in io.Reader, args []string) (config.Rule, error) {
+	if f.file != "" {
+		return f.fromFile(in, args)
+	}
+	if len(args) != 1 {
+		return config.Rule{}, badf("name the rule: headgate rule add NAME --per client --limit 5/min")
+	}
+	r, err := config.ParseRule("rule add", f.mapping(args[0]))
+	var list config.Errors
+	if errors.As(err, &list) {
+		// Positions in what the flags were made into help nobody.
+		var lines []string
+		for _, e := range list {
+			lines = append(lines, e.Msg)
+		}
+		err = errors.New(strings.Join(lines, "\n"))
+	}
+	if err != nil {
+		return r, badInput{err}
+	}
+	return r, nil
+}
+
+func (f *ruleFlags) fromFile(in io.Reader, args []string) (config.Rule, error) {
+	name, read := f.file, func() ([]byte, error) { return os.ReadFile(f.file) }
+	if f.file == "-" {
+		name, read = "standard input", func() ([]byte, error) { return io.ReadAll(in) }
+	}
+	data, err := read()
+	if err != nil {
+		return config.Rule{}, badf("read rule: %w", err)
+	}
+	r, err := config.ParseRule(name, data)
+	if err != nil {
+		return r, badInput{err}
+	}
+	if len(args) == 1 && args[0] != r.Name {
+		return r, badf("the rule is called %s in %s and %s in the command: leave one out", r.Name, name, args[0])
+	}
+	return r, nil
+}
+
+// mapping writes the flags as the mapping that the config would hold.
+func (f *ruleFlags) mapping(name string) []byte {
+	var match, top pairs
+	match.text("protocol", f.protocol)
+	match.list("ports", f.ports)
+	match.list("method", f.method)
+	match.list("path", f.path)
+	match.list("host", f.host)
+	top.text("name", name)
+	top.text("gate", f.gate)
+	if len(match) > 0 {
+		top = append(top, `"match":`+match.String())
+	}
+	top.list("per", f.per)
+	top.text("rate", f.rate)
+	top.text("burst", f.burst)
+	top.text("limit", f.limit)
+	top.text("algorithm", f.algorithm)
+	top.text("mode", f.mode)
+	return []byte(top.String())
+}
+
+// pairs are the members of a JSON object, which is YAML too.
+type pairs []string
+
+func (p *pairs) text(key, v string) {
+	if v != "" {
+		*p = append(*p, fmt.Sprintf("%q:%s", key, scalar(v)))
+	}
+}
+
+func (p *pairs) list(key string, v []string) {
+	switch len(v) {
+	case 0:
+	case 1:
+		if key != "ports" {
+			p.text(key, v[0])
+			return
+		}
+		fallthrough
+	default:
+		var items []string
+		for _, s := range v {
+			items = append(items, scalar(s))
+		}
+		*p = append(*p, fmt.Sprintf("%q:[%s]", key, strings.Join(items, ",")))
+	}
+}
+
+func (p pairs) String() string { return "{" + strings.Join(p, ",") + "}" }
+
+var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+
+// scalar writes v as a number where it is one, else as a quoted word.
+func scalar(v string) string {
+	if number.MatchString(v) {
+		return v
+	}
+	word, _ := json.Marshal(v)
+	return string(word)
+}
+
+func addRule(ctx context.Context, e *env, r config.Rule, why string) error {
+	var reply daemon.RuleReply
+	q := daemon.RuleRequest{Rule: r.Text, Why: why}
+	if err := e.ask(ctx, http.MethodPost, "/v1/rules", q, &reply); err != nil {
+		return err
+	}
+	if done, err := e.asJSON(reply); done {
+		return err
+	}
+	switch {
+	case reply.Was == "":
+		fmt.Fprintf(e.out, "added rule %s: %s\n", reply.Rule.Name, reply.Rule.Text)
+	case reply.Was == reply.Rule.Text:
+		fmt.Fprintf(e.out, "rule %s was there already\n", reply.Rule.Name)
+	default:
+		fmt.Fprintf(e.out, "changed rule %s: %s\n  was: %s\n", reply.Rule.Name, reply.Rule.Text, reply.Was)
+	}
+	if reply.Fresh {
+		fmt.Fprintln(e.out, "  it counts by something else now: all its buckets start full")
+	}
+	fmt.Fprintf(e.out, "  worst case: %s\n", reply.Rule.WorstCase)
+	e.warn(reply.Warnings)
+	return nil
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/daemon"
+)
+
+func newStatus(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show what the gates do",
+		Long: `Shows on one screen whether both gates do what the config says, and for each
+rule what it passed, refused, and would have refused.`,
+		Example: `  headgate status
+  headgate status -o json`,
+		Args: cobra.NoArgs,
+		RunE: work(func(cmd *cobra.Command, _ []string) error {
+			return showStatus(cmd.Context(), e, false)
+		}),
+	}
+}
+
+// showStatus prints the screen, and what may be typed next where asked.
+func showStatus(ctx context.Context, e *env, hints bool) error {
+	var st daemon.Status
+	if err := e.ask(ctx, http.MethodGet, "/v1/status", nil, &st); err != nil {
+		return err
+	}
+	if done, err := e.asJSON(st); done {
+		return err
+	}
+	printHead(e, st)
+	fmt.Fprintln(e.out)
+	printRules(e, st.Rules)
+	printDrops(e, st.Network.Reasons)
+	for _, f := range st.Faults {
+		fmt.Fprintln(e.out, "not ready: "+f)
+	}
+	e.warn(st.Config.Warnings)
+	if hints {
+		fmt.Fprint(e.out, `
+next: headgate blocks                    what is dropped by prefix
+      headgate block PREFIX --for 10m    drop one more
+      headgate rule add NAME --help      limit what comes too often
+      headgate help                      everything else
+`)
+	}
+	return nil
+}
+
+func printHead(e *env, st daemon.Status) {
+	ready := "ready"
+	if !st.Ready {
+		ready = "NOT READY"
+	}
+	rows := [][]string{
+		{"headgate", fmt.Sprintf("%s, pid %d, since %s: %s", st.Version, st.PID, moment(st.Started), ready)},
+		{"config", fmt.Sprintf("%s, generation %d", st.Config.Path, st.Config.Generation)},
+		{"network", networkLine(st.Network)},
+		{"http", httpLine(st.HTTP)},
+		{"lists", fmt.Sprintf("%d blocked, %d allowed", st.Blocks, st.Allows)},
+	}
+	table(e.out, rows)
+	if !st.Config.OK {
+		fmt.Fprintf(e.out, "LAST RELOAD FAILED, the config of %s stays in force:\n  %s\n",
+			st.Config.Loaded.UTC().Format(time.DateTime), strings.ReplaceAll(st.Config.Error, "\n", "\n  "))
+	}
+}
+
+func networkLine(n daemon.NetworkStatus) string {
+	if !n.On {
+		return "off (no interfaces)"
+	}
+	var parts []string
+	for _, i := range n.Interfaces {
+		if i.ProgramID == 0 {
+			parts = append(parts, i.Name+" NOT ATTACHED")
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s %s, program %d", i.Name, i.AttachMode, i.ProgramID))
+	}
+	if t := n.Table; t != nil {
+		parts = append(parts, fmt.Sprintf("%d of %d slots live", t.Live, t.Slots))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func httpLine(h daemon.HTTPStatus) string {
+	if !h.On {
+		return "off (no listeners)"
+	}
+	var parts []string
+	for _, l := range h.Listeners {
+		parts = append(parts, l.Address+" to "+l.Upstream)
+	}
+	if h.Up {
+		parts = append(parts, fmt.Sprintf("pid %d as %s", h.PID, h.User))
+	} else {
+		parts = append(parts, "DOWN")
+	}
+	if h.Restarts > 0 {
+		parts = append(parts, fmt.Sprintf("%d restarts", h.Restarts))
+	}
+	if len(h.Answers) > 0 {
+		var codes []string
+		for code, n := range h.Answers {
+			codes = append(codes, fmt.Sprintf("%s × %d", code, n))
+		}
+		slices.Sort(codes)
+		parts = append(parts, "answered "+strings.Join(codes, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func printRules(e *env, rules []daemon.Rule) {
+	rows := [][]string{{"RULE", "GATE", "MODE", "COUNTS", "PASSED", "REFUSED", "WATCHED"}}
+	for _, r := range rules {
+		what, n := "packets", r.Packets
+		if r.Requests != nil {
+			what, n = "requests", r.Requests
+		}
+		if r.Aside != "" || n == nil {
+			rows = append(rows, []string{r.Name, r.Gate, "not in force"})
+			continue
+		}
+		rows = append(rows, []string{r.Name, r.Gate, r.Mode, what, decimal(n.Passed), decimal(n.Refused), decimal(n.Watched)})
+	}
+	table(e.out, rows)
+	fmt.Fprintln(e.out, "else: pass")
+}
+
+// printDrops lists the reasons of dropped packets, the commonest first.
+func printDrops(e *env, reasons []daemon.Reason) {
+	var drops []daemon.Reason
+	for _, r := range reasons {
+		if r.Verdict == "drop" && r.Packets > 0 {
+			drops = append(drops, r)
+		}
+	}
+	if len(drops) == 0 {
+		return
+	}
+	slices.SortStableFunc(drops, func(a, b daemon.Reason) int {
+		switch {
+		case a.Packets > b.Packets:
+			return -1
+		case a.Packets < b.Packets:
+			return 1
+		}
+		return 0
+	})
+	rows := [][]string{{"DROPPED FOR", "PACKETS", "BYTES"}}
+	for _, r := range drops {
+		rows = append(rows, []string{r.Reason, decimal(r.Packets), decimal(r.Bytes)})
+	}
+	fmt.Fprintln(e.out)
+	table(e.out, rows)
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
