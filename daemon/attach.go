@@ -1,12 +1,9 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -221,61 +218,6 @@ func attachments(pins string) ([]Attachment, error) {
 	return all, nil
 }
 
-// detach takes our program off one interface and removes its pin.
-func detach(pins, iface string) error {
-	return detachPin(filepath.Join(linkDir(pins), iface))
-}
-
-func detachPin(pin string) error {
-	l, err := link.LoadPinnedLink(pin, nil)
-	if err != nil {
-		return fmt.Errorf("open the pinned link %s: %w", pin, err)
-	}
-	defer l.Close()
-	// a link whose interface has gone has nothing to detach
-	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) {
-		return fmt.Errorf("detach %s: %w", filepath.Base(pin), err)
-	}
-	if err := l.Unpin(); err != nil {
-		return fmt.Errorf("remove the pin %s: %w", pin, err)
-	}
-	return nil
-}
-
-// DetachAll takes our programs off every interface and removes all pins under
-// pins. It works without a daemon. Where nothing is pinned it does nothing.
-func DetachAll(pins string) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(pins, &fs); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		return fmt.Errorf("look at %s: %w", pins, err)
-	}
-	if fs.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("%s is not in a bpffs: say where the pins are with --pins", pins)
-	}
-	links, err := os.ReadDir(linkDir(pins))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("list the pinned links: %w", err)
-	}
-	for _, e := range links {
-		if err := detachPin(filepath.Join(linkDir(pins), e.Name())); err != nil {
-			return err
-		}
-	}
-	// what is left are maps; in a bpffs a file is nothing but a reference
-	for _, dir := range []string{linkDir(pins), maps.MapDir(pins)} {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove the pins in %s: %w", dir, err)
-		}
-	}
-	if err := os.Remove(pins); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove %s: %w", pins, err)
-	}
-	return nil
-}
-
 // describeProgram names a program of others as far as our rights allow.
 func describeProgram(id uint32) string {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
@@ -301,43 +243,4 @@ func interfaceNames() string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
-}
-
-// followAddresses keeps the gate's set of the host's own addresses true until
-// ctx ends.
-func followAddresses(ctx context.Context, log *slog.Logger, set func([]netip.Addr) error) error {
-	updates := make(chan netlink.AddrUpdate, 64)
-	done := make(chan struct{})
-	defer close(done)
-	if err := netlink.AddrSubscribe(updates, done); err != nil {
-		return fmt.Errorf("follow the host's addresses: %w", err)
-	}
-	for {
-		own, err := ownAddresses()
-		if err == nil {
-			err = set(own)
-		}
-		if err != nil {
-			log.Error("tell the network gate the host's addresses", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-updates:
-		}
-	}
-}
-
-func ownAddresses() ([]netip.Addr, error) {
-	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, fmt.Errorf("list the host's addresses: %w", err)
-	}
-	var own []netip.Addr
-	for _, a := range list {
-		if ip, ok := netip.AddrFromSlice(a.IP); ok {
-			own = append(own, ip.Unmap())
-		}
-	}
-	return own, nil
 }

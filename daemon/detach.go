@@ -1,0 +1,67 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/headgate/headgate/maps"
+	"golang.org/x/sys/unix"
+)
+
+// detach takes our program off one interface and removes its pin.
+func detach(pins, iface string) error {
+	return detachPin(filepath.Join(linkDir(pins), iface))
+}
+
+func detachPin(pin string) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if err != nil {
+		return fmt.Errorf("open the pinned link %s: %w", pin, err)
+	}
+	defer l.Close()
+	// a link whose interface has gone has nothing to detach
+	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) {
+		return fmt.Errorf("detach %s: %w", filepath.Base(pin), err)
+	}
+	if err := l.Unpin(); err != nil {
+		return fmt.Errorf("remove the pin %s: %w", pin, err)
+	}
+	return nil
+}
+
+// DetachAll takes our programs off every interface and removes all pins under
+// pins. It works without a daemon. Where nothing is pinned it does nothing.
+func DetachAll(pins string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(pins, &fs); err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		return fmt.Errorf("look at %s: %w", pins, err)
+	}
+	if fs.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("%s is not in a bpffs: say where the pins are with --pins", pins)
+	}
+	links, err := os.ReadDir(linkDir(pins))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list the pinned links: %w", err)
+	}
+	for _, e := range links {
+		if err := detachPin(filepath.Join(linkDir(pins), e.Name())); err != nil {
+			return err
+		}
+	}
+	// what is left are maps; in a bpffs a file is nothing but a reference
+	for _, dir := range []string{linkDir(pins), maps.MapDir(pins)} {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove the pins in %s: %w", dir, err)
+		}
+	}
+	if err := os.Remove(pins); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", pins, err)
+	}
+	return nil
+}
