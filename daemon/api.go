@@ -14,9 +14,9 @@ import (
 //	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R]
 //	POST   /v1/reload         POST /v1/detach
 //
-// An answer that is not 2xx carries a Problem. 400 is bad input, 403 a user
-// who may not, 404 something that is not there, 409 a refusal that changed
-// nothing, 500 a change that failed and was taken back.
+// Who may open the socket may do all of it. An answer that is not 2xx carries a
+// Problem: 400 is bad input, 404 something that is not there, 409 a refusal
+// that changed nothing, 500 a change that failed and was taken back.
 //
 //	curl --unix-socket /run/headgate/headgate.sock http://headgate/v1/status
 

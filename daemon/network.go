@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -62,7 +63,12 @@ func (n *network) update(p *policy) error {
 		n.now = p
 		return nil
 	}
-	if err := n.load(p); err != nil {
+	// A block in the middle of an incident need not compile all rules.
+	put := n.load
+	if n.now != nil && n.now.cfg == p.cfg && reflect.DeepEqual(n.now.configRules(config.GateNetwork), p.configRules(config.GateNetwork)) {
+		put = n.loadLists
+	}
+	if err := put(p); err != nil {
 		return n.restore(nil, err)
 	}
 	n.now = p
@@ -73,6 +79,10 @@ func (n *network) load(p *policy) error {
 	if err := n.gate.SetRules(p.configRules(config.GateNetwork), p.cfg.Network.Management); err != nil {
 		return fmt.Errorf("load rules into the network gate: %w", err)
 	}
+	return n.loadLists(p)
+}
+
+func (n *network) loadLists(p *policy) error {
 	if err := n.gate.SetLists(p.lists()); err != nil {
 		return fmt.Errorf("load blocks and allows into the network gate: %w", err)
 	}
