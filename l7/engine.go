@@ -19,10 +19,11 @@ type counts struct {
 type verdict int
 
 const (
-	pass    verdict = iota
-	free            // passes without being counted: allowed or exempt
-	blocked         // by prefix
-	refused         // by a rule
+	pass       verdict = iota
+	free               // passes without being counted: allowed or exempt
+	blocked            // by prefix
+	refused            // by a rule
+	unreadable         // its path is too long to tell which rules it meets
 )
 
 // decision is the work sheet of one request. It is used again for others.
@@ -53,7 +54,10 @@ func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *aske
 	case p.block.Contains(a.client):
 		return blocked
 	}
-	d.paths = readings(pathOf(r), d.paths)
+	var ok bool
+	if d.paths, ok = readings(pathOf(r), d.paths); !ok {
+		return unreadable
+	}
 	if p.exempts(a.client, d.paths) {
 		return free
 	}
@@ -61,7 +65,7 @@ func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *aske
 	if len(d.charges) == 0 {
 		return pass
 	}
-	ok := store.Take(now, d.charges)
+	ok = store.Take(now, d.charges)
 	d.count(ok)
 	if !ok {
 		return refused

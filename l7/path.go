@@ -1,12 +1,17 @@
 package l7
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 )
 
-// longestPath is the longest path that is read, in bytes as sent.
-const longestPath = 8 << 10
+const (
+	// longestPath is the longest path that is read, in bytes as sent.
+	longestPath = 8 << 10
+	// mostReading bounds the work that a path may make: bytes times readings.
+	mostReading = 32 << 10
+)
 
 // reading is a choice between ways in which servers read a path that is not
 // written plainly. Rules hold a request in every reading of its path: which
@@ -30,18 +35,25 @@ const (
 // readings appends the normal form of raw, the path of a request as sent, in
 // each of its readings; a plain path has one. The normal form is
 // percent-decoded but for "/" and "%" themselves (%2F, %25), has no empty or
-// dot segments and no slash at its end.
-func readings(raw string, to []string) []string {
+// dot segments and no slash at its end. It is false where raw is too long to be
+// read in all ways.
+func readings(raw string, to []string) ([]string, bool) {
+	if len(raw) > longestPath {
+		return to, false
+	}
 	if plain(raw) {
-		return append(to, trimSlash(raw))
+		return append(to, trimSlash(raw)), true
 	}
 	choices := ambiguities(raw)
+	if len(raw)<<bits.OnesCount8(uint8(choices)) > mostReading {
+		return to, false
+	}
 	for c := choices; ; c = (c - 1) & choices { // every subset, the empty one last
 		if n := c.normal(raw); !slices.Contains(to, n) {
 			to = append(to, n)
 		}
 		if c == 0 {
-			return to
+			return to, true
 		}
 	}
 }
@@ -93,7 +105,7 @@ func ambiguities(raw string) (c reading) {
 
 // normal returns the normal form of raw under the choices c.
 func (c reading) normal(raw string) string {
-	var kept []string
+	kept := make([]string, 0, 16)
 	for segment := range strings.SplitSeq(strings.TrimPrefix(c.decode(raw), "/"), "/") {
 		if c&cutParams != 0 {
 			segment, _, _ = strings.Cut(segment, ";")

@@ -129,6 +129,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case blocked:
 		answer(v, problem{Status: http.StatusForbidden, Detail: "this client is blocked"})
 		return
+	case unreadable:
+		answer(v, problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("a path has at most %d bytes here, fewer if it can be read in several ways", longestPath)})
+		return
 	case pass:
 		v.decision = d
 	}
@@ -137,12 +140,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // malformed returns the answer to a request that no rule could hold, or none.
 func malformed(r *http.Request) problem {
-	path := pathOf(r)
 	switch {
 	case r.Method == http.MethodConnect:
 		return problem{Status: http.StatusMethodNotAllowed, Detail: "this is no tunnel"}
-	case len(path) > longestPath:
-		return problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("a path has at most %d bytes here", longestPath)}
 	case strings.Contains(r.RequestURI, "#"):
 		// Not allowed in a request (RFC 9112, 3.2); some servers cut there.
 		return problem{Status: http.StatusBadRequest, Detail: "a request has no fragment"}
