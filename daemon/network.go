@@ -124,6 +124,15 @@ func (n *network) open(cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("open the network gate: %w", err)
 	}
+	own, err := ownAddresses()
+	if err == nil {
+		err = g.SetOwnAddresses(own)
+	}
+	if err != nil {
+		g.Close()
+		n.release()
+		return fmt.Errorf("open the network gate: %w", err)
+	}
 	n.gate = g
 	return n.setOwn()
 }
@@ -155,6 +164,22 @@ func (n *network) follow(ctx context.Context) error {
 			n.log.Error("follow the host's addresses: trying again", "err", err)
 			pause(ctx, 5*time.Second)
 		}
+	}
+	return nil
+}
+
+// sweepEvery keeps dead slots from ever getting so old that their TAT looks
+// like the future: that takes years.
+const sweepEvery = 24 * time.Hour
+
+// sweep frees the dead slots of the bucket table once a day.
+func (n *network) sweep(ctx context.Context) error {
+	for pause(ctx, sweepEvery); ctx.Err() == nil; pause(ctx, sweepEvery) {
+		n.mu.Lock()
+		if n.gate != nil {
+			n.log.Debug("swept the bucket table", "freed", n.gate.Sweep())
+		}
+		n.mu.Unlock()
 	}
 	return nil
 }
