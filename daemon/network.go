@@ -130,7 +130,6 @@ func (n *network) open(cfg *config.Config) error {
 	}
 	if err != nil {
 		g.Close()
-		n.release()
 		return fmt.Errorf("open the network gate: %w", err)
 	}
 	n.gate = g
