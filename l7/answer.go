@@ -135,7 +135,7 @@ func answer(w http.ResponseWriter, p problem) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	w.Write(body) //nolint:errcheck // the client is gone: nobody to tell
+	w.Write(body) // an error means that the client is gone: nobody to tell
 }
 
 // refuse answers 429 (RFC 6585, 4). Retry-After is the longest wait over the

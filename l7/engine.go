@@ -49,9 +49,9 @@ func (d *decision) release() {
 // judge decides r, sent by a, at now and counts the verdict.
 func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *asker, now limit.Ticks) verdict {
 	switch {
-	case p.allow.Contains(a.client):
+	case contains(p.allow, a.client):
 		return free
-	case p.block.Contains(a.client):
+	case contains(p.block, a.client):
 		return blocked
 	}
 	var ok bool
@@ -79,7 +79,10 @@ func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *as
 		d.add(&p.preflight, store, a, now)
 		return
 	}
-	host := hostOf(r.Host)
+	var host string
+	if p.byHost {
+		host = hostOf(r.Host)
+	}
 	for i := range p.rules {
 		if p.rules[i].match.match(r.Method, host, d.paths) {
 			d.add(&p.rules[i], store, a, now)

@@ -148,7 +148,13 @@ func TestReload(t *testing.T) {
 	r.set(Policy{Rules: []config.Rule{ruleOf(t, "all", "client", "2/1h")}})
 	want(t, "lowered", c.passed(5), 0)
 	r.set(Policy{Rules: []config.Rule{ruleOf(t, "other", "client", "2/1h")}})
-	want(t, "another identity starts full", c.passed(5), 2)
+	want(t, "another name starts full", c.passed(5), 2)
+	for _, per := range []string{"total", "client,total"} {
+		r.set(Policy{Rules: []config.Rule{ruleOf(t, "other", per, "2/1h")}})
+		want(t, "per "+per+" starts full", c.passed(5), 2)
+	}
+	r.set(Policy{Rules: []config.Rule{ruleOf(t, "other", "total,client", "2/1h")}})
+	want(t, "the order of per is nothing", c.passed(5), 0)
 }
 
 // DESIGN 7: a watch rule charges its own bucket as if it enforced, affects no
@@ -283,7 +289,8 @@ func benchRequest() *http.Request {
 }
 
 func decideOnce(p *policy, store *limit.Store, r *http.Request, now limit.Ticks) verdict {
-	a := p.identify(r)
+	var a asker
+	p.identify(r, &a)
 	d := newDecision()
 	defer d.release()
 	return d.judge(p, store, r, &a, now)
@@ -309,15 +316,18 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 }
 
 // A whole decision: who asks, which rules match, take.
-func BenchmarkDecide1(b *testing.B) { benchDecide(b, 1) }
-func BenchmarkDecide8(b *testing.B) { benchDecide(b, 8) }
+func BenchmarkDecide1(b *testing.B)       { benchDecide(b, 1, "192.0.2.7:4711") }
+func BenchmarkDecide8(b *testing.B)       { benchDecide(b, 8, "192.0.2.7:4711") }
+func BenchmarkDecide1Behind(b *testing.B) { benchDecide(b, 1, "10.0.0.2:4711") }
+func BenchmarkDecide8Behind(b *testing.B) { benchDecide(b, 8, "10.0.0.2:4711") }
 
-func benchDecide(b *testing.B, rules int) {
+func benchDecide(b *testing.B, rules int, peer string) {
 	p, store := benchPolicy(b, rules)
 	begin := time.Now()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		r := benchRequest()
+		r.RemoteAddr = peer
 		for pb.Next() {
 			decideOnce(p, store, r, limit.FromDuration(time.Since(begin)))
 		}

@@ -35,10 +35,11 @@ type asker struct {
 
 // identify finds out who sent r. X-Forwarded-For counts only when the peer is
 // a declared proxy, and then from right to left up to the first hop that is
-// none. A hop that is no address ends the walk at the proxy that named it.
-func (p *policy) identify(r *http.Request) asker {
-	a := asker{peer: peerOf(r.RemoteAddr)}
-	a.declared = p.proxies.Contains(a.peer)
+// none. A hop that is no address ends the walk at the proxy that named it. It
+// fills in a.
+func (p *policy) identify(r *http.Request, a *asker) {
+	*a = asker{peer: peerOf(r.RemoteAddr)}
+	a.declared = contains(p.proxies, a.peer)
 	a.client = a.peer
 	if a.declared {
 		a.client = p.walk(a.peer, r.Header["X-Forwarded-For"])
@@ -49,7 +50,6 @@ func (p *policy) identify(r *http.Request) asker {
 	if p.keyHeader != "" {
 		a.identity, a.key = p.identifyKey(r.Header[p.keyHeader])
 	}
-	return a
 }
 
 // walk returns the first hop from the right that is no declared proxy, of all
@@ -72,7 +72,7 @@ func (p *policy) walk(peer netip.Addr, lines []string) netip.Addr {
 			if !ok {
 				return last
 			}
-			if last = addr; !p.proxies.Contains(addr) {
+			if last = addr; !contains(p.proxies, addr) {
 				return last
 			}
 		}

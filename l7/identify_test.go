@@ -102,7 +102,9 @@ func TestWalk(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := &http.Request{RemoteAddr: netip.AddrPortFrom(netip.MustParseAddr(c.peer), 1).String(), Header: http.Header{}}
 			r.Header["X-Forwarded-For"] = c.lines
-			want(t, "client", p.identify(r).client, netip.MustParseAddr(c.want))
+			var a asker
+			p.identify(r, &a)
+			want(t, "client", a.client, netip.MustParseAddr(c.want))
 		})
 	}
 }
@@ -158,6 +160,10 @@ func TestBehindProxy(t *testing.T) {
 	if logs := r.logs.String(); strings.Count(logs, "\n") != 1 || !strings.Contains(logs, "http.proxies") {
 		t.Fatalf("want one warning that names http.proxies:\n%s", logs)
 	}
+	p.HTTP.Proxies = prefixes("127.0.0.2", "127.0.0.4")
+	r.set(p)
+	stranger.passed(3, xff("203.0.113.9"))
+	want(t, "warnings after proxies have changed", strings.Count(r.logs.String(), "\n"), 2)
 }
 
 // RC-013: an IPv6 client is a /64, or what is configured.

@@ -40,6 +40,7 @@ type policy struct {
 	keyFile    bool
 	keys       map[[sha256.Size]byte]struct{}
 	clientBits int
+	byHost     bool // a rule looks at the host
 	preflight  rule
 }
 
@@ -85,11 +86,7 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 		if err != nil {
 			errs = append(errs, fmt.Errorf("exempt: %w", err))
 		}
-		x := exemption{path: path}
-		if len(e.From) > 0 {
-			x.from = table(e.From)
-		}
-		c.exempt = append(c.exempt, x)
+		c.exempt = append(c.exempt, exemption{path: path, from: table(e.From)})
 	}
 	errs = append(errs, c.compileRules(p.Rules, store)...)
 	if err := errors.Join(errs...); err != nil {
@@ -121,6 +118,7 @@ func (c *policy) compileRules(rules []config.Rule, store *limit.Store) (errs []e
 			continue
 		}
 		c.rules = append(c.rules, ready)
+		c.byHost = c.byHost || len(ready.match.hosts) > 0
 	}
 	return errs
 }
@@ -206,8 +204,12 @@ func newPreflight(store *limit.Store) rule {
 	}
 }
 
-// table makes a set of prefixes, under the addresses' canonical spelling.
+// table makes a set of prefixes, under the addresses' canonical spelling; nil
+// if there are none.
 func table(prefixes []netip.Prefix) *bart.Lite {
+	if len(prefixes) == 0 {
+		return nil
+	}
 	t := new(bart.Lite)
 	for _, p := range prefixes {
 		if a := canonical(p.Addr()); a.Is4() && p.Addr().Is6() && p.Bits() >= 96 {
@@ -217,6 +219,8 @@ func table(prefixes []netip.Prefix) *bart.Lite {
 	}
 	return t
 }
+
+func contains(t *bart.Lite, a netip.Addr) bool { return t != nil && t.Contains(a) }
 
 // exempts reports whether no rule applies to a request: every reading of its
 // path must be exempt, lest an odd spelling free another path.

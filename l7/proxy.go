@@ -112,8 +112,8 @@ func (v *visit) Write(b []byte) (int, error) {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	policy := p.gate.policy.Load()
-	v := &visit{ResponseWriter: w, gate: p.gate, asker: policy.identify(r)}
-	if v.asker.forged {
+	v := &visit{ResponseWriter: w, gate: p.gate}
+	if policy.identify(r, &v.asker); v.asker.forged {
 		p.gate.warnForged(v.asker.peer)
 	}
 	if bad := malformed(r); bad.Status != 0 {
@@ -135,6 +135,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pass:
 		v.decision = d
 	}
+	// An upstream may answer before it has read all: without this, the server
+	// would swallow the rest of the body. Only HTTP/1 needs it.
+	http.NewResponseController(w).EnableFullDuplex()
 	p.relay.ServeHTTP(v, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
 }
 

@@ -172,26 +172,41 @@ func TestEarlyHints(t *testing.T) {
 	want(t, "answers", r.gate.Answers()[103], 0)
 }
 
+// A body of any size passes, also while the upstream answers already: known
+// length and chunked, large and small.
 func TestBodiesPass(t *testing.T) {
-	upstream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
+	upstream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		c.EnableFullDuplex()
+		c.Flush()
+		io.Copy(w, r.Body)
+	})
 	r := newRigOn(t, Policy{}, "127.0.0.1:0", upstream)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	body := strings.Repeat("0123456789abcdef", 1<<18) // 4 MiB
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+r.addr+"/", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil || string(got) != body {
-		t.Fatalf("%d bytes came back of %d: %v", len(got), len(body), err)
+	for _, size := range []int{100 << 10, 4 << 20} {
+		for _, chunked := range []bool{false, true} {
+			text := strings.Repeat("0123456789abcdef", size/16)
+			var body io.Reader = strings.NewReader(text)
+			if chunked {
+				body = io.MultiReader(body)
+			}
+			req, err := http.NewRequestWithContext(ctx, "POST", "http://"+r.addr+"/", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || string(got) != text {
+				t.Fatalf("chunked %v: %d bytes came back of %d: %v", chunked, len(got), size, err)
+			}
+		}
 	}
 }
 
