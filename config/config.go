@@ -49,6 +49,7 @@ type Config struct {
 	Block   []netip.Prefix
 	HTTP    HTTP
 	Rules   []Rule // both gates, in the order of the file
+	Lists   []List
 	Admin   Admin
 	State   State
 }
@@ -101,6 +102,15 @@ type Key struct {
 	Plan   string // may be empty
 }
 
+// List is a named list of prefixes, from a file or an https address.
+type List struct {
+	Name     string        // as a rule's name
+	File     string        // path, relative to the config's folder; or
+	URL      string        // https only
+	Interval time.Duration // how often the URL is asked; at least a minute, default 1 h
+	SHA256   string        // of the content in hex; empty: not checked
+}
+
 // Exempt names requests that no rule applies to: the path on its normal form,
 // from one of the prefixes.
 type Exempt struct {
@@ -124,10 +134,11 @@ type State struct {
 type Per string
 
 const (
-	PerSource Per = "source" // network: the packet's source, IPv6 by /64
-	PerClient Per = "client" // HTTP: the client's address, IPv6 by /64
-	PerKey    Per = "key"    // HTTP: the API key
-	PerTotal  Per = "total"  // one bucket for all
+	PerSource      Per = "source"      // network: the packet's source, by Rule.SourceBits4 and 6
+	PerDestination Per = "destination" // network: the packet's destination address
+	PerClient      Per = "client"      // HTTP: the client's address, IPv6 by /64
+	PerKey         Per = "key"         // HTTP: the API key
+	PerTotal       Per = "total"       // one bucket for all
 )
 
 // Algorithm is how a rule counts.
@@ -167,6 +178,32 @@ type Rule struct {
 	Mode      Mode
 	Anonymous *Anonymous // HTTP: figures of requests that lack the identity in Per; nil: per client, same figures
 	Text      string     // the rule as one line of YAML, canonical
+
+	// Network gate.
+	SourceBits4 uint8      // per source: the prefix that makes one key; 0 means 32
+	SourceBits6 uint8      // 0 means 64; 1 to 64, or 128
+	Overrides   []Override // the first whose From fits the source replaces the figures
+	Unknown     *Rate      // what all sources that have no bucket yet, and are not vouched for, take together
+	Then        *Then
+}
+
+// Override gives sources other figures. Bucket key and spent budget stay.
+type Override struct {
+	From  Addresses
+	Rate  Rate
+	Burst int64
+}
+
+// Then is what happens to a source that is refused again and again.
+type Then struct {
+	Block time.Duration // how long it is blocked
+	After Rate          // by how many refusals
+}
+
+// Addresses are prefixes, written out or in named lists.
+type Addresses struct {
+	Prefixes []netip.Prefix
+	Lists    []string
 }
 
 // Anonymous gives requests without the identity their own figures.
@@ -183,11 +220,25 @@ type Match struct {
 	Protocol string      // tcp, udp, icmp, icmpv6, sctp, gre, esp, ah or a number as text; empty: all traffic
 	Ports    []PortRange // destination ports; only with tcp or udp
 
+	From        Addresses   // sources; empty: all
+	To          Addresses   // destinations; empty: all
+	Except      Addresses   // sources that the rule does not apply to
+	SourcePorts []PortRange // only with tcp or udp
+	Flags       *TCPFlags   // only with tcp
+	ICMPTypes   []uint8     // only with icmp or icmpv6
+	VLANs       []uint16    // ids of the outermost tag, 0 to 4094; 0 is a priority tag
+	Interfaces  []string    // names out of network.interfaces
+
 	// HTTP gate.
 	Methods []string // upper case; GET also matches HEAD
 	Paths   []string // normal form; "/x/**" is /x and all below it; "{name}" is one segment
 	Hosts   []string // lower case, no port; "*.example.com" is any name below it
 }
+
+// TCPFlags match a packet whose flags have all of Set and none of Clear: bits
+// as in the header, FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+// `flags: syn` is SYN without ACK.
+type TCPFlags struct{ Set, Clear uint8 }
 
 // PortRange is the ports First to Last, both included.
 type PortRange struct{ First, Last uint16 }
