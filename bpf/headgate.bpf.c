@@ -10,15 +10,15 @@ static __always_inline enum reason judge_vital(struct xdp_md *ctx, struct packet
 					       __u32 generation, struct cpu *cpu,
 					       struct control *control, __u64 now)
 {
-	__u32 index = generation * MAX_SETS + SET_VITAL;
 	struct limit_set *set;
 
 	if (!(p->shape & SHAPE_VITAL) && !((p->shape & SHAPE_QUOTE) && quotes_us(ctx, p)))
 		return REASON_NO_RULE;
-	set = bpf_map_lookup_elem(&limit_sets, &index);
+	set = set_at(generation, SET_VITAL);
 	if (!set)
 		return REASON_NO_RULE;
 	p->link = parse_link(ctx);
+	judge_prepare(ctx, p, set, cpu, generation);
 	if (judge_many(p, set, generation, cpu, now) == REASON_WITHIN_RATE)
 		return REASON_VITAL;
 	return REASON_NO_RULE;
@@ -31,9 +31,9 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 {
 	__u32 generation = READ(control->generation) & 1;
 	__u64 now = clock_cached(cpu, control);
+	__u16 source = 0, service;
 	struct limit_set *set;
 	struct prefix *prefix;
-	__u16 class;
 
 	if (parsed == REASON_NO_RULE && p->shape & (SHAPE_VITAL | SHAPE_QUOTE)) {
 		if (judge_vital(ctx, p, generation, cpu, control, now) == REASON_VITAL)
@@ -41,10 +41,11 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 		/* beyond its caps it is judged by its source like all else */
 		p->shape &= ~SHAPE_VITAL;
 	}
-	class = match_class(p, generation);
+	service = match_service(p, generation);
 	prefix = match_prefix(p, control);
 	if (prefix) {
-		if ((class & CLASS_MANAGED) && (prefix->flags & PREFIX_MANAGEMENT) &&
+		source = prefix->class[generation];
+		if ((service & CLASS_MANAGED) && (p->shape & SHAPE_PORTS) && (prefix->flags & PREFIX_MANAGEMENT) &&
 		    parsed == REASON_NO_RULE)
 			return REASON_MANAGEMENT;
 		if (prefix->flags & PREFIX_ALLOW)
@@ -54,13 +55,10 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 	}
 	if (parsed != REASON_NO_RULE)
 		return parsed;
-	class &= ~CLASS_MANAGED;
-	if (class == SET_NONE)
-		return REASON_NO_RULE;
-	set = match_set(class, generation);
+	set = match_limits(ctx, p, cpu, generation, source, service & ~CLASS_MANAGED);
 	if (!set || !set->n)
 		return REASON_NO_RULE;
-	return judge(p, set, generation, cpu, control, now);
+	return judge(ctx, p, set, generation, cpu, control, now);
 }
 
 static __always_inline bool passes(enum reason reason)
@@ -105,8 +103,8 @@ int headgate(struct xdp_md *ctx)
 }
 
 /* For bpf2go: enums that no struct holds. */
+const enum dimension *unused_dimension __attribute__((unused));
 const enum slot_kind *unused_slot_kind __attribute__((unused));
 const enum reason *unused_reason __attribute__((unused));
-const enum limit_per *unused_limit_per __attribute__((unused));
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -51,11 +51,11 @@ static __always_inline struct limit *set_limit(const struct limit_set *set, __u3
 	return bpf_map_lookup_elem(&limits, &index);
 }
 
-static __always_inline enum reason judge_one(const struct packet *p, struct limit *limit,
-					     struct cpu *cpu, __u64 now)
+static __always_inline enum reason judge_one(struct xdp_md *ctx, const struct packet *p,
+					     struct limit *limit, struct cpu *cpu, __u64 now)
 {
 	struct taking t = {};
-	enum take taken = take_one(&t, p, limit, cpu, now);
+	enum take taken = take_one(&t, ctx, p, limit, cpu, now);
 	enum outcome outcome = OUTCOME_PASSED;
 
 	if (taken == TAKE_BUSY || taken == TAKE_LOST)
@@ -90,7 +90,6 @@ __noinline int judge_first(const struct packet *p, const struct limit *limit,
 {
 	if (!p || !limit || !t || !cpu)
 		return REASON_CONTENDED;
-	taking_init(t, p, limit);
 	return judge_taken(p, limit, t, cpu, take_first(t, limit, cpu, now));
 }
 
@@ -102,6 +101,23 @@ __noinline int judge_second(const struct packet *p, const struct limit *limit,
 	if (t->over)
 		return REASON_WITHIN_RATE;
 	return judge_taken(p, limit, t, cpu, take_second(t, limit, cpu, now));
+}
+
+/* What each limit takes of the packet, before any bucket is touched. */
+__noinline int judge_prepare(struct xdp_md *ctx, const struct packet *p,
+			     const struct limit_set *set, struct cpu *cpu, __u32 generation)
+{
+	struct limit *limit;
+	__u32 i;
+
+	if (!p || !set || !cpu)
+		return 0;
+	for (i = 0; i < SET_LIMITS && i < set->n; i++) {
+		limit = set_limit(set, i, generation);
+		if (limit)
+			taking_init(&cpu->takings[i], ctx, p, limit);
+	}
+	return 0;
 }
 
 __noinline int judge_many(const struct packet *p, const struct limit_set *set,
@@ -137,7 +153,7 @@ __noinline int judge_many(const struct packet *p, const struct limit_set *set,
 	return reason;
 }
 
-static __always_inline enum reason judge(const struct packet *p,
+static __always_inline enum reason judge(struct xdp_md *ctx, const struct packet *p,
 					 const struct limit_set *set, __u32 generation,
 					 struct cpu *cpu, struct control *control, __u64 now)
 {
@@ -147,7 +163,8 @@ static __always_inline enum reason judge(const struct packet *p,
 		struct limit *limit = set_limit(set, 0, generation);
 
 		if (limit)
-			return judge_one(p, limit, cpu, now);
+			return judge_one(ctx, p, limit, cpu, now);
 	}
+	judge_prepare(ctx, p, set, cpu, generation);
 	return judge_many(p, set, generation, cpu, now);
 }

@@ -44,15 +44,37 @@ struct {
 	__type(value, struct meta);
 } metas SEC(".maps");
 
-/* Two generations, the second after the first. Daemon: writes the idle one.
- * Program: reads the one that controls names.
+/* Two generations of each table, the second after the first. Daemon: writes
+ * the idle one. Program: reads the one that controls names.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * SERVICES_SIZE);
+	__uint(max_entries, 2);
 	__type(key, __u32);
-	__type(value, struct service);
-} services SEC(".maps");
+	__type(value, struct plan);
+} plans SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * PLACES / CLASSES);
+	__type(key, __u32);
+	__type(value, struct class_group);
+} classes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_CELLS / CLASSES);
+	__type(key, __u32);
+	__type(value, struct class_group);
+} crossings SEC(".maps");
+
+/* Classes of interfaces by index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct interface_key);
+	__type(value, __u16);
+} interfaces SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -94,6 +116,23 @@ struct {
 	__type(key, struct prefix6_key);
 	__type(value, struct prefix);
 } prefixes6 SEC(".maps");
+
+/* What a packet's destination is to the rules. Daemon: writes. Program: reads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct prefix4_key);
+	__type(value, struct destination);
+} destinations4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct prefix6_key);
+	__type(value, struct destination);
+} destinations6 SEC(".maps");
 
 /* The host's own addresses. Daemon: writes. Program: reads, for errors that
  * quote a packet of ours.

@@ -1,37 +1,223 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
-/* Which lists and which limits hold for a packet. The cost does not depend on
- * the number of rules: one look-up gives the service class, one its limits.
+/* Which lists and which limits hold for a packet: its class in each dimension
+ * that rules ask in, then the sets of these classes, then the crossing.
  */
 #pragma once
 
 #include "maps.h"
 #include "parse.h"
 
-/* The class of the packet's service: its port, or its protocol where no port
- * was read (later fragments, other protocols, headers out of reach).
- */
-static __always_inline __u16 match_class(const struct packet *p, __u32 generation)
+static __always_inline __u16 class_at(__u32 generation, __u32 place)
 {
-	__u32 base = generation * SERVICES_SIZE, place, index;
-	struct service *service;
+	__u32 index = generation * (PLACES / CLASSES) + place / CLASSES;
+	struct class_group *group = bpf_map_lookup_elem(&classes, &index);
 
-	if (p->shape & SHAPE_PORTS) {
-		place = p->dport;
-		base += p->proto == IPPROTO_TCP ? SERVICES_TCP : SERVICES_UDP;
-	} else {
-		place = p->proto;
-		base += SERVICES_PROTO;
-	}
-	index = base + place / CLASSES;
-	service = bpf_map_lookup_elem(&services, &index);
-	return service ? service->class[place % CLASSES] : 0;
+	return group ? group->class[place % CLASSES] : 0;
 }
 
-static __always_inline struct limit_set *match_set(__u16 class, __u32 generation)
+/* The class of the packet's service: its port or ICMP type, or its protocol
+ * where none was read (later fragments, other protocols, headers out of reach).
+ */
+static __always_inline __u16 match_service(const struct packet *p, __u32 generation)
 {
-	__u32 index = generation * MAX_SETS + (class & (MAX_SETS - 1));
+	__u32 place = PLACE_PROTO + p->proto;
+
+	if (p->shape & SHAPE_PORTS)
+		place = (p->proto == IPPROTO_TCP ? PLACE_TCP : PLACE_UDP) + p->dport;
+	else if (p->shape & SHAPE_ICMP)
+		place = (p->proto == IPPROTO_ICMP ? PLACE_ICMP : PLACE_ICMPV6) +
+			(p->dport & 0xff);
+	return class_at(generation, place);
+}
+
+static __always_inline __u16 match_source_port(const struct packet *p, __u32 generation)
+{
+	__u32 place = PLACE_SOURCE_NONE;
+
+	if (p->shape & SHAPE_PORTS)
+		place = (p->proto == IPPROTO_TCP ? PLACE_SOURCE_TCP : PLACE_SOURCE_UDP) +
+			p->sport;
+	return class_at(generation, place);
+}
+
+static __always_inline __u16 match_interface(struct xdp_md *ctx, __u32 generation)
+{
+	struct interface_key key = { .generation = generation, .index = ctx->ingress_ifindex };
+	__u16 *class = bpf_map_lookup_elem(&interfaces, &key);
+
+	return class ? *class : 0;
+}
+
+/* The destination as packet.hi and lo hold the source. False for ARP. */
+static __always_inline bool load_destination(struct xdp_md *ctx, const struct packet *p,
+					     __u64 *hi, __u64 *lo)
+{
+	struct cursor c = cursor_at(ctx, p->network);
+
+	if (p->shape & SHAPE_IPV6) {
+		struct ipv6hdr *ip = header(&c, sizeof(*ip));
+
+		if (!ip)
+			return false;
+		*hi = load_be64(&ip->daddr);
+		*lo = load_be64((void *)&ip->daddr + 8);
+	} else {
+		struct iphdr *ip = header(&c, sizeof(*ip));
+
+		if (!ip || ip->version != 4)
+			return false;
+		*hi = 0;
+		*lo = ipv4_lo(ip->daddr);
+	}
+	return true;
+}
+
+static __always_inline void key6(struct prefix6_key *key, __u64 hi, __u64 lo)
+{
+	__u32 *words = (__u32 *)key->address;
+
+	key->bits = 128;
+	words[0] = bpf_htonl(hi >> 32);
+	words[1] = bpf_htonl((__u32)hi);
+	words[2] = bpf_htonl(lo >> 32);
+	words[3] = bpf_htonl((__u32)lo);
+}
+
+static __always_inline void key4(struct prefix4_key *key, __u64 lo)
+{
+	key->bits = 32;
+	*(__u32 *)key->address = bpf_htonl((__u32)lo);
+}
+
+static __always_inline __u16 match_destination(struct xdp_md *ctx, const struct packet *p,
+					       const struct control *control,
+					       __u32 generation)
+{
+	struct destination *destination = NULL;
+	__u64 hi = 0, lo = 0;
+
+	if (!load_destination(ctx, p, &hi, &lo))
+		return 0;
+	if (p->shape & SHAPE_IPV6) {
+		struct prefix6_key key = {};
+
+		if (!control->destinations6)
+			return 0;
+		key6(&key, hi, lo);
+		destination = bpf_map_lookup_elem(&destinations6, &key);
+	} else {
+		struct prefix4_key key = {};
+
+		if (!control->destinations4)
+			return 0;
+		key4(&key, lo);
+		destination = bpf_map_lookup_elem(&destinations4, &key);
+	}
+	return destination ? destination->class[generation & 1] : 0;
+}
+
+static __always_inline struct limit_set *set_at(__u32 generation, __u32 set)
+{
+	__u32 index = generation * MAX_SETS + (set & (MAX_SETS - 1));
 
 	return bpf_map_lookup_elem(&limit_sets, &index);
+}
+
+/* Adds the limits of a set to those of the packet. */
+static __always_inline void merge(struct limit_set *merged, __u32 generation, __u32 set)
+{
+	struct limit_set *more = set_at(generation, set);
+	__u32 i;
+
+	if (!more)
+		return;
+	for (i = 0; i < SET_LIMITS && i < more->n; i++) {
+		if (merged->n >= SET_LIMITS)
+			return;
+		merged->limits[merged->n % SET_LIMITS] = more->limits[i];
+		merged->n++;
+	}
+	merged->flags |= more->flags;
+}
+
+/* One step: the packet's class leads to a set, and the state to the next. */
+static __always_inline __u32 match_step(const struct plan *plan, struct limit_set *merged,
+					__u32 generation, enum dimension d, __u32 class,
+					__u32 state)
+{
+	struct class_group *group;
+	__u32 cell, index;
+
+	merge(merged, generation, plan->sets[d] + class);
+	if (!(plan->crossed & (1U << d)))
+		return state;
+	cell = plan->cells[d] + state * plan->width[d] + class;
+	index = (generation & 1) * (MAX_CELLS / CLASSES) + (cell & (MAX_CELLS - 1)) / CLASSES;
+	group = bpf_map_lookup_elem(&crossings, &index);
+	return group ? group->class[cell % CLASSES] : 0;
+}
+
+/* All limits of the packet, gathered in the CPU's memory. A global function:
+ * the verifier walks it once.
+ */
+__noinline int match_dimensions(struct xdp_md *ctx, const struct packet *p,
+				const struct plan *plan, struct cpu *cpu, __u64 known)
+{
+	__u32 zero = 0, generation = known >> 32 & 1, state = 0;
+	struct limit_set *merged;
+	struct control *control;
+
+	control = bpf_map_lookup_elem(&controls, &zero);
+	if (!p || !plan || !cpu || !control)
+		return 0;
+	merged = &cpu->merged;
+	merged->n = 0;
+	merged->flags = 0;
+	if (plan->used & (1 << DIM_SOURCE))
+		state = match_step(plan, merged, generation, DIM_SOURCE, known >> 16 & 0xffff, state);
+	if (plan->used & (1 << DIM_DESTINATION))
+		state = match_step(plan, merged, generation, DIM_DESTINATION,
+				   match_destination(ctx, p, control, generation), state);
+	if (plan->used & (1 << DIM_SERVICE))
+		state = match_step(plan, merged, generation, DIM_SERVICE, known & 0x7fff, state);
+	if (plan->used & (1 << DIM_FLAGS))
+		state = match_step(plan, merged, generation, DIM_FLAGS,
+				   class_at(generation, PLACE_FLAGS + (p->shape & SHAPE_FLAGS ?
+								       p->flags & 0xff : 256)),
+				   state);
+	if (plan->used & (1 << DIM_SOURCE_PORT))
+		state = match_step(plan, merged, generation, DIM_SOURCE_PORT,
+				   match_source_port(p, generation), state);
+	if (plan->used & (1 << DIM_VLAN))
+		state = match_step(plan, merged, generation, DIM_VLAN,
+				   class_at(generation, PLACE_VLAN + (p->shape & SHAPE_VLAN ?
+								      p->vlan & 0xfff : 4096)),
+				   state);
+	if (plan->used & (1 << DIM_INTERFACE))
+		state = match_step(plan, merged, generation, DIM_INTERFACE,
+				   match_interface(ctx, generation), state);
+	if (plan->crossed)
+		merge(merged, generation, plan->crossed_sets + state);
+	return 0;
+}
+
+/* The limits of the packet; most often those of its service are all. known is
+ * what the caller has found already: generation, source class, service class.
+ */
+static __always_inline struct limit_set *match_limits(struct xdp_md *ctx,
+						      const struct packet *p,
+						      struct cpu *cpu, __u32 generation,
+						      __u16 source, __u16 service)
+{
+	__u64 known = (__u64)generation << 32 | (__u64)source << 16 | service;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &generation);
+
+	if (!plan || !plan->used)
+		return NULL;
+	if (plan->used == 1 << DIM_SERVICE)
+		return set_at(generation, plan->sets[DIM_SERVICE] + service);
+	match_dimensions(ctx, p, plan, cpu, known);
+	return &cpu->merged;
 }
 
 /* What holds for the source by its prefix; NULL: nothing. */
@@ -39,22 +225,18 @@ static __always_inline struct prefix *match_prefix(const struct packet *p,
 						   const struct control *control)
 {
 	if (p->shape & SHAPE_IPV6) {
-		struct prefix6_key key = { .bits = 128 };
-		__u32 *words = (__u32 *)key.address;
+		struct prefix6_key key = {};
 
 		if (!control->prefixes6)
 			return NULL;
-		words[0] = bpf_htonl(p->hi >> 32);
-		words[1] = bpf_htonl((__u32)p->hi);
-		words[2] = bpf_htonl(p->lo >> 32);
-		words[3] = bpf_htonl((__u32)p->lo);
+		key6(&key, p->hi, p->lo);
 		return bpf_map_lookup_elem(&prefixes6, &key);
 	} else {
-		struct prefix4_key key = { .bits = 32 };
+		struct prefix4_key key = {};
 
 		if (!control->prefixes4)
 			return NULL;
-		*(__u32 *)key.address = bpf_htonl((__u32)p->lo);
+		key4(&key, p->lo);
 		return bpf_map_lookup_elem(&prefixes4, &key);
 	}
 }

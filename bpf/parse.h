@@ -29,6 +29,9 @@
 #define SHAPE_ROUTER_ALERT (1 << 5)
 #define SHAPE_FRAGMENT	(1 << 6)
 #define SHAPE_LATER	(1 << 7)	/* a fragment, and not the first */
+#define SHAPE_ICMP	(1 << 8)	/* its type was read */
+#define SHAPE_FLAGS	(1 << 9)
+#define SHAPE_VLAN	(1 << 10)
 
 struct packet {
 	__u64 hi, lo;		/* source; IPv4 as hi 0, lo 0xffff and address */
@@ -36,12 +39,16 @@ struct packet {
 	__u64 length;		/* the whole frame, without FCS */
 	__u32 offset;		/* of the next header, while it is parsed */
 	__u32 left;		/* bytes that the IP header leaves from there on */
-	__u16 sport, dport;
+	__u16 sport, dport;	/* dport is the type of an ICMP packet */
+	__u16 network;		/* offset of the IP header */
+	__u16 vlan;		/* id of the outermost tag */
+	__u16 shape;
+	__u16 flags;		/* of TCP, if SHAPE_FLAGS */
 	__u8 proto;
-	__u8 shape;
 	__u8 hops;
 	__u8 link_local;	/* IPv6 source is link-local or unspecified */
 	__u8 reserved;
+	__u32 reserved2;
 };
 
 struct cursor {
@@ -58,6 +65,12 @@ struct vlan_tag {
 struct ports {
 	__be16 source;
 	__be16 dest;
+};
+
+/* What of a TCP header lies between the ports and the flags, and these. */
+struct tcp_flags {
+	__u8 between[9];
+	__u8 flags;
 };
 
 /* <linux/if_arp.h> and <linux/icmp.h> drag in the C library. */
@@ -155,6 +168,17 @@ static __always_inline bool quotes_packet(const struct packet *p, __u8 type, __u
 	return type == ICMP_DEST_UNREACH && code == ICMP_FRAG_NEEDED;
 }
 
+/* A first fragment may be too short to have them. */
+static __always_inline void parse_flags(struct cursor *c, struct packet *p)
+{
+	struct tcp_flags *tcp = header(c, sizeof(*tcp));
+
+	if (!tcp || p->left < 14)
+		return;
+	p->flags = tcp->flags;
+	p->shape |= SHAPE_FLAGS;
+}
+
 static __always_inline enum reason parse_transport(struct cursor *c, struct packet *p)
 {
 	__u32 left = p->left;
@@ -171,6 +195,8 @@ static __always_inline enum reason parse_transport(struct cursor *c, struct pack
 		p->sport = bpf_ntohs(ports->source);
 		p->dport = bpf_ntohs(ports->dest);
 		p->shape |= SHAPE_PORTS;
+		if (p->proto == IPPROTO_TCP)
+			parse_flags(c, p);
 		if (p->proto == IPPROTO_UDP && !(p->shape & SHAPE_FRAGMENT) &&
 		    ((p->shape & SHAPE_IPV6) ? dhcp_ports(p->sport, p->dport, 547, 546)
 					     : dhcp_ports(p->sport, p->dport, 67, 68)))
@@ -184,6 +210,8 @@ static __always_inline enum reason parse_transport(struct cursor *c, struct pack
 	icmp = header(c, sizeof(*icmp));
 	if (!icmp)
 		return REASON_TRUNCATED;
+	p->dport = icmp->type;
+	p->shape |= SHAPE_ICMP;
 	/* RFC 6980: neighbour discovery is never fragmented */
 	if (p->shape & SHAPE_FRAGMENT)
 		return REASON_NO_RULE;
@@ -378,8 +406,13 @@ static __always_inline enum reason parse_frame(struct xdp_md *ctx, struct packet
 		tag = header(&c, sizeof(*tag));
 		if (!tag)
 			return REASON_TRUNCATED;
+		if (i == 0) {
+			p->vlan = bpf_ntohs(tag->tci) & 0xfff;
+			p->shape |= SHAPE_VLAN;
+		}
 		proto = tag->proto;
 	}
+	p->network = c.pos - c.start;
 	if (proto == bpf_htons(ETH_P_IP))
 		return parse_ipv4(&c, p);
 	if (proto == bpf_htons(ETH_P_IPV6))

@@ -21,26 +21,39 @@ enum take {
 	TAKE_BUSY,	/* lost too many races */
 };
 
-static __always_inline __u64 limit_hash(const struct packet *p, const struct limit *limit)
+/* The source, cut to the prefix that makes one key. */
+static __always_inline void cut_source(const struct packet *p, const struct limit *limit,
+				       __u64 *hi, __u64 *lo)
 {
-	__u64 hi = p->hi, lo = p->lo;
-
-	if (limit->per == PER_TOTAL)
-		return 0;
-	/* what the link itself speaks has no other name than the sender's */
-	if (p->shape & SHAPE_VITAL)
-		return table_hash(p->link, 1);
 	if (!(p->shape & SHAPE_IPV6)) {
 		__u8 host = (32 - limit->bits4) & 31;
 
-		lo = lo >> host << host;
+		*lo = *lo >> host << host;
 	} else if (limit->bits6 <= 64) {
 		__u8 host = (64 - limit->bits6) & 63;
 
-		hi = hi >> host << host;
-		lo = 0;
+		*hi = *hi >> host << host;
+		*lo = 0;
 	}
-	return table_hash(hi, lo);
+}
+
+static __always_inline __u64 limit_hash(struct xdp_md *ctx, const struct packet *p,
+					const struct limit *limit)
+{
+	__u64 hi = p->hi, lo = p->lo, to_hi = 0, to_lo = 0, hash = 0;
+
+	if (limit->per & PER_SOURCE) {
+		/* what the link itself speaks has no other name than the sender's */
+		if (p->shape & SHAPE_VITAL)
+			return table_hash(p->link, 1);
+		cut_source(p, limit, &hi, &lo);
+		hash = table_hash(hi, lo);
+	}
+	if (limit->per & PER_DESTINATION) {
+		load_destination(ctx, p, &to_hi, &to_lo);
+		hash = table_hash(to_hi ^ (hash << 1 | hash >> 63), to_lo);
+	}
+	return hash;
 }
 
 static __always_inline struct slot *taking_slot(const struct taking *t)
@@ -76,15 +89,16 @@ static __always_inline enum take slot_refuses(struct slot *slot, const struct ta
 	return TAKE_REFUSED;
 }
 
-static __always_inline void taking_init(struct taking *t, const struct packet *p,
-					const struct limit *limit)
+static __always_inline void taking_init(struct taking *t, struct xdp_md *ctx,
+					const struct packet *p, const struct limit *limit)
 {
 	t->length = limit->flags & LIMIT_BYTES ? p->length : 1;
-	t->tag = table_tag(limit_hash(p, limit), limit->salt, SLOT_RULE);
+	t->tag = table_tag(limit_hash(ctx, p, limit), limit->salt, SLOT_RULE);
 	t->cost = bucket_cost(t->length, limit->mult, limit->shift);
 	t->burst = limit->burst;
 	t->charged = false;
 	t->over = false;
+	t->place = 0;
 }
 
 /* Turns to the overflow bucket: the table has no slot for the key. */
@@ -232,9 +246,9 @@ __noinline int take_second(struct taking *t, const struct limit *limit, struct c
 /* The packet's only limit, which most packets have. What nearly always happens
  * is here in line: the key has its slot, and the first swap is not disturbed.
  */
-static __always_inline enum take take_one(struct taking *t, const struct packet *p,
-					  const struct limit *limit, struct cpu *cpu,
-					  __u64 now)
+static __always_inline enum take take_one(struct taking *t, struct xdp_md *ctx,
+					  const struct packet *p, const struct limit *limit,
+					  struct cpu *cpu, __u64 now)
 {
 	struct line *line;
 	struct slot *slot;
@@ -242,7 +256,7 @@ static __always_inline enum take take_one(struct taking *t, const struct packet 
 	__u32 index;
 	int way;
 
-	taking_init(t, p, limit);
+	taking_init(t, ctx, p, limit);
 	index = table_index(t->tag);
 	line = bpf_map_lookup_elem(&buckets, &index);
 	if (!line)

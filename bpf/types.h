@@ -15,10 +15,11 @@
 
 #define WAYS		4	/* slots in a line of the bucket table */
 #define SET_LIMITS	6	/* limits on a packet: 4, and 2 kept for rules with an end */
-#define MAX_LIMITS	4096	/* in a generation */
-#define MAX_SETS	4096	/* different limit sets in a generation */
-#define MAX_COUNTERS	8192	/* rules that have counters at the same time */
-#define CLASSES		32	/* service classes in one entry of services */
+#define MAX_LIMITS	16384	/* in a generation */
+#define MAX_SETS	65536	/* limit sets in a generation */
+#define MAX_COUNTERS	16384	/* rules that have counters at the same time */
+#define MAX_CELLS	(1U << 22)	/* of the crossing tables, in a generation */
+#define CLASSES		32	/* classes in one entry of classes and crossings */
 
 /* The top bits of a slot's tag are a keyed hash of (limit, key). */
 #define TAG_RESERVED	(1ULL << 0)	/* being claimed: not yet a bucket */
@@ -45,10 +46,9 @@ struct line {
 };
 _Static_assert(sizeof(struct line) == 64, "a line is one cache line");
 
-enum limit_per {
-	PER_TOTAL,
-	PER_SOURCE,
-};
+/* What a bucket key is made of; none of them: one bucket for all. */
+#define PER_SOURCE	(1 << 0)
+#define PER_DESTINATION	(1 << 1)
 
 #define LIMIT_WATCH	(1 << 0)
 #define LIMIT_BYTES	(1 << 1)	/* length is the frame's, else 1 */
@@ -63,7 +63,7 @@ struct limit {
 	__u32 counter;		/* index in rule_counters and overflows */
 	__u8 shift;
 	__u8 overflow_shift;
-	__u8 per;		/* enum limit_per */
+	__u8 per;		/* PER_* */
 	__u8 flags;
 	__u8 bits4;		/* PER_SOURCE: prefix length that makes one key */
 	__u8 bits6;
@@ -81,22 +81,61 @@ struct limit_set {
 };
 _Static_assert(sizeof(struct limit_set) == 32, "limit_set layout");
 
-/* services: of each generation first TCP's ports, then UDP's, then all
- * protocols by number for packets without a known port.
+/* What a rule can ask of a packet. In each dimension a packet has a class:
+ * packets of one class are matched by the same rules as far as that dimension
+ * goes. A rule that asks in one dimension only is in the set of its classes.
+ * Rules that ask in several are found by crossing: a state is led from
+ * dimension to dimension by one table a step, and ends in a set. So the cost of
+ * a packet depends on the dimensions in use, never on the number of rules.
  */
-#define SERVICES_TCP	0
-#define SERVICES_UDP	(65536 / CLASSES)
-#define SERVICES_PROTO	(2 * 65536 / CLASSES)
-#define SERVICES_SIZE	(SERVICES_PROTO + 256 / CLASSES)
-#define CLASS_MANAGED	0x8000	/* a management port; the rest is the set's index */
+enum dimension {
+	DIM_SOURCE,
+	DIM_DESTINATION,
+	DIM_SERVICE,		/* protocol, destination port, ICMP type */
+	DIM_FLAGS,		/* of TCP */
+	DIM_SOURCE_PORT,
+	DIM_VLAN,
+	DIM_INTERFACE,
+	DIMENSIONS,
+};
 
-struct service {
+struct plan {
+	__u32 used;			/* bit d: some rule asks in dimension d */
+	__u32 crossed;			/* bit d: some rule of several dimensions does */
+	__u32 sets[DIMENSIONS];		/* the set of class 0; others follow */
+	__u32 crossed_sets;		/* the set of the last state 0 */
+	__u32 width[DIMENSIONS];	/* classes in a row of the dimension's crossing */
+	__u32 cells[DIMENSIONS];	/* where its crossing begins */
+	__u32 reserved[8];
+};
+_Static_assert(sizeof(struct plan) == 128, "plan layout");
+
+/* classes: the places of a generation, one after the other. */
+#define PLACE_TCP		0		/* destination ports */
+#define PLACE_UDP		65536
+#define PLACE_PROTO		131072		/* protocols of packets without a port */
+#define PLACE_ICMP		131328		/* types */
+#define PLACE_ICMPV6		131584
+#define PLACE_SOURCE_TCP	131840		/* source ports */
+#define PLACE_SOURCE_UDP	197376
+#define PLACE_SOURCE_NONE	262912
+#define PLACE_FLAGS		262944		/* of TCP; 256: none known */
+#define PLACE_VLAN		263232		/* ids; 4096: untagged */
+#define PLACES			267360
+
+#define CLASS_MANAGED	0x8000	/* of a destination port: it is a management port */
+
+struct class_group {
 	__u16 class[CLASSES];
 };
 
-/* Set indices with a fixed meaning. */
-#define SET_NONE	0
-#define SET_VITAL	1
+/* The set with a fixed meaning. */
+#define SET_VITAL	0
+
+struct interface_key {
+	__u32 generation;
+	__u32 index;
+};
 
 #define BLOCK_FOREVER		(~0ULL)
 #define PREFIX_ALLOW		(1 << 0)
@@ -107,11 +146,18 @@ struct service {
  */
 struct prefix {
 	__u64 block_end;	/* ticks; 0: no block; or BLOCK_FOREVER */
+	__u16 class[2];		/* in DIM_SOURCE, of each generation */
 	__u32 flags;
-	__u32 own_flags;	/* what this prefix itself was given: for Go */
-	__u64 own_end;
+	__u64 own_end;		/* what this prefix itself was given: for Go */
+	__u32 own_flags;
+	__u32 reserved;
 };
-_Static_assert(sizeof(struct prefix) == 24, "prefix layout");
+_Static_assert(sizeof(struct prefix) == 32, "prefix layout");
+
+struct destination {
+	__u16 class[2];		/* in DIM_DESTINATION, of each generation */
+	__u32 reserved;
+};
 
 struct prefix4_key {
 	__u32 bits;
@@ -134,7 +180,9 @@ struct control {
 	__u32 prefixes6;
 	__u32 flags;
 	__u64 now;		/* the clock of a program loaded with fixed_clock */
-	__u64 reserved[5];
+	__u32 destinations4;
+	__u32 destinations6;
+	__u64 reserved[4];
 };
 _Static_assert(sizeof(struct control) == 64, "control is one cache line");
 
@@ -216,6 +264,7 @@ struct cpu {
 	__u64 recharged;	/* charges that met a slot just lost */
 	struct count reasons[REASON_PLACES];
 	struct taking takings[SET_LIMITS];	/* of the packet in hand */
+	struct limit_set merged;		/* likewise, if it meets several sets */
 };
 
 struct rule_counter {

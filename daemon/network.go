@@ -76,7 +76,7 @@ func (n *network) update(p *policy) error {
 }
 
 func (n *network) load(p *policy) error {
-	if err := n.gate.SetRules(p.configRules(config.GateNetwork), p.cfg.Network.Management); err != nil {
+	if err := n.gate.SetRules(p.configRules(config.GateNetwork), p.cfg.Network.Management, nil); err != nil {
 		return fmt.Errorf("load rules into the network gate: %w", err)
 	}
 	return n.loadLists(p)

@@ -13,14 +13,21 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type bpfClassGroup struct {
+	_     structs.HostLayout
+	Class [32]uint16
+}
+
 type bpfControl struct {
-	_          structs.HostLayout
-	Generation uint32
-	Prefixes4  uint32
-	Prefixes6  uint32
-	Flags      uint32
-	Now        uint64
-	Reserved   [5]uint64
+	_             structs.HostLayout
+	Generation    uint32
+	Prefixes4     uint32
+	Prefixes6     uint32
+	Flags         uint32
+	Now           uint64
+	Destinations4 uint32
+	Destinations6 uint32
+	Reserved      [4]uint64
 }
 
 type bpfCount struct {
@@ -54,6 +61,32 @@ type bpfCpu struct {
 		Over     uint8
 		Reserved uint16
 	}
+	Merged bpfLimitSet
+}
+
+type bpfDestination struct {
+	_        structs.HostLayout
+	Class    [2]uint16
+	Reserved uint32
+}
+
+type bpfDimension uint32
+
+const (
+	bpfDimensionDIM_SOURCE      bpfDimension = 0
+	bpfDimensionDIM_DESTINATION bpfDimension = 1
+	bpfDimensionDIM_SERVICE     bpfDimension = 2
+	bpfDimensionDIM_FLAGS       bpfDimension = 3
+	bpfDimensionDIM_SOURCE_PORT bpfDimension = 4
+	bpfDimensionDIM_VLAN        bpfDimension = 5
+	bpfDimensionDIM_INTERFACE   bpfDimension = 6
+	bpfDimensionDIMENSIONS      bpfDimension = 7
+)
+
+type bpfInterfaceKey struct {
+	_          structs.HostLayout
+	Generation uint32
+	Index      uint32
 }
 
 type bpfLimit struct {
@@ -84,13 +117,6 @@ type bpfLimitName struct {
 	_    structs.HostLayout
 	Text [128]uint8
 }
-
-type bpfLimitPer uint32
-
-const (
-	bpfLimitPerPER_TOTAL  bpfLimitPer = 0
-	bpfLimitPerPER_SOURCE bpfLimitPer = 1
-)
 
 type bpfLimitSet struct {
 	_        structs.HostLayout
@@ -127,12 +153,25 @@ type bpfOwnAddress struct {
 	Address [16]uint8
 }
 
+type bpfPlan struct {
+	_           structs.HostLayout
+	Used        uint32
+	Crossed     uint32
+	Sets        [7]uint32
+	CrossedSets uint32
+	Width       [7]uint32
+	Cells       [7]uint32
+	Reserved    [8]uint32
+}
+
 type bpfPrefix struct {
 	_        structs.HostLayout
 	BlockEnd uint64
+	Class    [2]uint16
 	Flags    uint32
-	OwnFlags uint32
 	OwnEnd   uint64
+	OwnFlags uint32
+	Reserved uint32
 }
 
 type bpfPrefix4Key struct {
@@ -173,11 +212,6 @@ type bpfRuleCounter struct {
 	Watched bpfCount
 }
 
-type bpfService struct {
-	_     structs.HostLayout
-	Class [32]uint16
-}
-
 type bpfSlot struct {
 	_   structs.HostLayout
 	Tag uint64
@@ -197,32 +231,37 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapBuckets        = "buckets"
-	bpfMapControls       = "controls"
-	bpfMapCpus           = "cpus"
-	bpfMapLimitIds       = "limit_ids"
-	bpfMapLimitSets      = "limit_sets"
-	bpfMapLimits         = "limits"
-	bpfMapMetas          = "metas"
-	bpfMapOverflows      = "overflows"
-	bpfMapOwnAddresses   = "own_addresses"
-	bpfMapPrefixes4      = "prefixes4"
-	bpfMapPrefixes6      = "prefixes6"
-	bpfMapRuleCounters   = "rule_counters"
-	bpfMapServices       = "services"
-	bpfProgHeadgate      = "headgate"
-	bpfVarCachedClock    = "cached_clock"
-	bpfVarEpoch          = "epoch"
-	bpfVarFixedClock     = "fixed_clock"
-	bpfVarFrags          = "frags"
-	bpfVarLineMask       = "line_mask"
-	bpfVarSeed0          = "seed0"
-	bpfVarSeed1          = "seed1"
-	bpfVarSeed2          = "seed2"
-	bpfVarSeed3          = "seed3"
-	bpfVarUnusedLimitPer = "unused_limit_per"
-	bpfVarUnusedReason   = "unused_reason"
-	bpfVarUnusedSlotKind = "unused_slot_kind"
+	bpfMapBuckets         = "buckets"
+	bpfMapClasses         = "classes"
+	bpfMapControls        = "controls"
+	bpfMapCpus            = "cpus"
+	bpfMapCrossings       = "crossings"
+	bpfMapDestinations4   = "destinations4"
+	bpfMapDestinations6   = "destinations6"
+	bpfMapInterfaces      = "interfaces"
+	bpfMapLimitIds        = "limit_ids"
+	bpfMapLimitSets       = "limit_sets"
+	bpfMapLimits          = "limits"
+	bpfMapMetas           = "metas"
+	bpfMapOverflows       = "overflows"
+	bpfMapOwnAddresses    = "own_addresses"
+	bpfMapPlans           = "plans"
+	bpfMapPrefixes4       = "prefixes4"
+	bpfMapPrefixes6       = "prefixes6"
+	bpfMapRuleCounters    = "rule_counters"
+	bpfProgHeadgate       = "headgate"
+	bpfVarCachedClock     = "cached_clock"
+	bpfVarEpoch           = "epoch"
+	bpfVarFixedClock      = "fixed_clock"
+	bpfVarFrags           = "frags"
+	bpfVarLineMask        = "line_mask"
+	bpfVarSeed0           = "seed0"
+	bpfVarSeed1           = "seed1"
+	bpfVarSeed2           = "seed2"
+	bpfVarSeed3           = "seed3"
+	bpfVarUnusedDimension = "unused_dimension"
+	bpfVarUnusedReason    = "unused_reason"
+	bpfVarUnusedSlotKind  = "unused_slot_kind"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -274,37 +313,42 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Buckets      *ebpf.MapSpec `ebpf:"buckets"`
-	Controls     *ebpf.MapSpec `ebpf:"controls"`
-	Cpus         *ebpf.MapSpec `ebpf:"cpus"`
-	LimitIds     *ebpf.MapSpec `ebpf:"limit_ids"`
-	LimitSets    *ebpf.MapSpec `ebpf:"limit_sets"`
-	Limits       *ebpf.MapSpec `ebpf:"limits"`
-	Metas        *ebpf.MapSpec `ebpf:"metas"`
-	Overflows    *ebpf.MapSpec `ebpf:"overflows"`
-	OwnAddresses *ebpf.MapSpec `ebpf:"own_addresses"`
-	Prefixes4    *ebpf.MapSpec `ebpf:"prefixes4"`
-	Prefixes6    *ebpf.MapSpec `ebpf:"prefixes6"`
-	RuleCounters *ebpf.MapSpec `ebpf:"rule_counters"`
-	Services     *ebpf.MapSpec `ebpf:"services"`
+	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
+	Classes       *ebpf.MapSpec `ebpf:"classes"`
+	Controls      *ebpf.MapSpec `ebpf:"controls"`
+	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
+	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
+	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
+	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
+	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
+	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
+	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
+	Limits        *ebpf.MapSpec `ebpf:"limits"`
+	Metas         *ebpf.MapSpec `ebpf:"metas"`
+	Overflows     *ebpf.MapSpec `ebpf:"overflows"`
+	OwnAddresses  *ebpf.MapSpec `ebpf:"own_addresses"`
+	Plans         *ebpf.MapSpec `ebpf:"plans"`
+	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
+	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
+	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	CachedClock    *ebpf.VariableSpec `ebpf:"cached_clock"`
-	Epoch          *ebpf.VariableSpec `ebpf:"epoch"`
-	FixedClock     *ebpf.VariableSpec `ebpf:"fixed_clock"`
-	Frags          *ebpf.VariableSpec `ebpf:"frags"`
-	LineMask       *ebpf.VariableSpec `ebpf:"line_mask"`
-	Seed0          *ebpf.VariableSpec `ebpf:"seed0"`
-	Seed1          *ebpf.VariableSpec `ebpf:"seed1"`
-	Seed2          *ebpf.VariableSpec `ebpf:"seed2"`
-	Seed3          *ebpf.VariableSpec `ebpf:"seed3"`
-	UnusedLimitPer *ebpf.VariableSpec `ebpf:"unused_limit_per"`
-	UnusedReason   *ebpf.VariableSpec `ebpf:"unused_reason"`
-	UnusedSlotKind *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
+	CachedClock     *ebpf.VariableSpec `ebpf:"cached_clock"`
+	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
+	FixedClock      *ebpf.VariableSpec `ebpf:"fixed_clock"`
+	Frags           *ebpf.VariableSpec `ebpf:"frags"`
+	LineMask        *ebpf.VariableSpec `ebpf:"line_mask"`
+	Seed0           *ebpf.VariableSpec `ebpf:"seed0"`
+	Seed1           *ebpf.VariableSpec `ebpf:"seed1"`
+	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
+	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
+	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
+	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
+	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -327,36 +371,46 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Buckets      *ebpf.Map `ebpf:"buckets"`
-	Controls     *ebpf.Map `ebpf:"controls"`
-	Cpus         *ebpf.Map `ebpf:"cpus"`
-	LimitIds     *ebpf.Map `ebpf:"limit_ids"`
-	LimitSets    *ebpf.Map `ebpf:"limit_sets"`
-	Limits       *ebpf.Map `ebpf:"limits"`
-	Metas        *ebpf.Map `ebpf:"metas"`
-	Overflows    *ebpf.Map `ebpf:"overflows"`
-	OwnAddresses *ebpf.Map `ebpf:"own_addresses"`
-	Prefixes4    *ebpf.Map `ebpf:"prefixes4"`
-	Prefixes6    *ebpf.Map `ebpf:"prefixes6"`
-	RuleCounters *ebpf.Map `ebpf:"rule_counters"`
-	Services     *ebpf.Map `ebpf:"services"`
+	Buckets       *ebpf.Map `ebpf:"buckets"`
+	Classes       *ebpf.Map `ebpf:"classes"`
+	Controls      *ebpf.Map `ebpf:"controls"`
+	Cpus          *ebpf.Map `ebpf:"cpus"`
+	Crossings     *ebpf.Map `ebpf:"crossings"`
+	Destinations4 *ebpf.Map `ebpf:"destinations4"`
+	Destinations6 *ebpf.Map `ebpf:"destinations6"`
+	Interfaces    *ebpf.Map `ebpf:"interfaces"`
+	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
+	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
+	Limits        *ebpf.Map `ebpf:"limits"`
+	Metas         *ebpf.Map `ebpf:"metas"`
+	Overflows     *ebpf.Map `ebpf:"overflows"`
+	OwnAddresses  *ebpf.Map `ebpf:"own_addresses"`
+	Plans         *ebpf.Map `ebpf:"plans"`
+	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
+	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
+	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Buckets,
+		m.Classes,
 		m.Controls,
 		m.Cpus,
+		m.Crossings,
+		m.Destinations4,
+		m.Destinations6,
+		m.Interfaces,
 		m.LimitIds,
 		m.LimitSets,
 		m.Limits,
 		m.Metas,
 		m.Overflows,
 		m.OwnAddresses,
+		m.Plans,
 		m.Prefixes4,
 		m.Prefixes6,
 		m.RuleCounters,
-		m.Services,
 	)
 }
 
@@ -364,18 +418,18 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	CachedClock    *ebpf.Variable `ebpf:"cached_clock"`
-	Epoch          *ebpf.Variable `ebpf:"epoch"`
-	FixedClock     *ebpf.Variable `ebpf:"fixed_clock"`
-	Frags          *ebpf.Variable `ebpf:"frags"`
-	LineMask       *ebpf.Variable `ebpf:"line_mask"`
-	Seed0          *ebpf.Variable `ebpf:"seed0"`
-	Seed1          *ebpf.Variable `ebpf:"seed1"`
-	Seed2          *ebpf.Variable `ebpf:"seed2"`
-	Seed3          *ebpf.Variable `ebpf:"seed3"`
-	UnusedLimitPer *ebpf.Variable `ebpf:"unused_limit_per"`
-	UnusedReason   *ebpf.Variable `ebpf:"unused_reason"`
-	UnusedSlotKind *ebpf.Variable `ebpf:"unused_slot_kind"`
+	CachedClock     *ebpf.Variable `ebpf:"cached_clock"`
+	Epoch           *ebpf.Variable `ebpf:"epoch"`
+	FixedClock      *ebpf.Variable `ebpf:"fixed_clock"`
+	Frags           *ebpf.Variable `ebpf:"frags"`
+	LineMask        *ebpf.Variable `ebpf:"line_mask"`
+	Seed0           *ebpf.Variable `ebpf:"seed0"`
+	Seed1           *ebpf.Variable `ebpf:"seed1"`
+	Seed2           *ebpf.Variable `ebpf:"seed2"`
+	Seed3           *ebpf.Variable `ebpf:"seed3"`
+	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
+	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
+	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

@@ -2,9 +2,10 @@ package maps
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/limit"
@@ -14,22 +15,18 @@ import (
 const (
 	setLimits  = 6
 	ruleLimits = 4 // the rest is kept for rules with an end
-	maxLimits  = 4096
-	maxSets    = 4096
+	maxLimits  = 16384
+	maxSets    = 65536
+	maxCells   = 1 << 22
+	classGroup = 32
 
-	setNone  = 0
-	setVital = 1
+	setVital = 0
 
-	servicesTCP   = 0
-	servicesUDP   = 65536
-	servicesProto = 2 * 65536
-	services      = 2*65536 + 256
-	classes       = 32
-	classManaged  = 0x8000
-
-	limitWatch = 1 << 0
-	limitBytes = 1 << 1
-	setExact   = 1 << 0
+	keySource      = 1 << 0
+	keyDestination = 1 << 1
+	limitWatch     = 1 << 0
+	limitBytes     = 1 << 1
+	setExact       = 1 << 0
 
 	// clockPackets is how many packets the cached clock serves a CPU.
 	clockPackets = 32
@@ -50,120 +47,192 @@ const (
 
 // tables are the contents of one generation.
 type tables struct {
-	class  [services]uint16 // in units of one class, not of an entry
-	sets   []bpfLimitSet
-	limits []bpfLimit
-	names  []string // of limits, "" for the built-in ones
+	plan         bpfPlan
+	classes      []uint16 // by place
+	crossings    []uint16 // by cell
+	sets         []bpfLimitSet
+	limits       []bpfLimit
+	names        []string // of limits, "" for the built-in ones
+	sources      *prefixClasses
+	destinations *prefixClasses
+	interfaces   map[uint32]uint16 // by index
+}
+
+// piece is one limit as packets meet it: a rule, or one of its overrides,
+// which shares the rule's buckets and counters.
+type piece struct {
+	rule     *config.Rule
+	override int // index in rule.Overrides; -1: the rule's own figures
+	limit    int // index in tables.limits
+	exact    bool
+	asks     []bpfDimension // dimensions in which it asks for something
+}
+
+// compiler is what a compilation needs from outside.
+type compiler struct {
+	ids   func(identity string) (bpfLimitId, error)
+	salt  func(id uint32) uint64
+	cpus  int
+	lists map[string][]netip.Prefix
+	index func(iface string) (uint32, error)
 }
 
 // identity is what a rule's debt belongs to: while it stays, figures, match
 // and mode may change and the debt is kept.
-func identity(r config.Rule) string {
+func identity(r *config.Rule) string {
 	per := make([]string, len(r.Per))
 	for i, p := range r.Per {
 		per[i] = string(p)
+		if p == config.PerSource && (sourceBits4(r) != 32 || sourceBits6(r) != 64) {
+			per[i] += fmt.Sprintf("/%d,%d", sourceBits4(r), sourceBits6(r))
+		}
 	}
 	return strings.Join([]string{r.Name, strings.Join(per, "+"), string(r.Algorithm), string(r.Rate.Unit)}, "|")
 }
 
-// compile turns the network gate's rules into tables. ids gives each limit
-// its id and counters; salt its tag's salt; cpus is the number online.
-func compile(rules []config.Rule, m config.Management, ids func(identity string) (bpfLimitId, error), salt func(id uint32) uint64, cpus int) (*tables, error) {
-	t := &tables{}
-	if err := t.addVital(ids, salt); err != nil {
+// ruleOfIdentity is the rule's name in an identity; false for built-in limits.
+func ruleOfIdentity(identity string) (string, bool) {
+	name, _, found := strings.Cut(identity, "|")
+	return name, found
+}
+
+func sourceBits4(r *config.Rule) uint8 {
+	if r.SourceBits4 == 0 {
+		return 32
+	}
+	return r.SourceBits4
+}
+
+func sourceBits6(r *config.Rule) uint8 {
+	if r.SourceBits6 == 0 {
+		return 64
+	}
+	return r.SourceBits6
+}
+
+// compile turns the network gate's rules into tables.
+func (c *compiler) compile(rules []config.Rule, m config.Management) (*tables, error) {
+	t := &tables{classes: make([]uint16, places), interfaces: map[uint32]uint16{}}
+	if err := c.addVital(t); err != nil {
 		return nil, err
 	}
-	t.sets = []bpfLimitSet{setNone: {}, setVital: {N: 2, Limits: [setLimits]uint32{0, 1}}}
-	var active []activeRule
-	for _, r := range rules {
-		if r.Gate != config.GateNetwork {
+	t.sets = []bpfLimitSet{setVital: {N: 2, Limits: [setLimits]uint32{0, 1}}}
+	var pieces []piece
+	for i := range rules {
+		if rules[i].Gate != config.GateNetwork {
 			continue
 		}
-		index, err := t.addRule(r, ids, salt)
+		more, err := c.addRule(t, &rules[i])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("rule %s: %w", rules[i].Name, err)
 		}
-		spans, err := spansOf(r)
-		if err != nil {
-			return nil, err
-		}
-		active = append(active, activeRule{index, exact(r, cpus), spans})
+		pieces = append(pieces, more...)
 	}
-	if err := t.fillClasses(active); err != nil {
+	dims, err := c.dimensions(t, pieces)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.cross(pieces, dims); err != nil {
 		return nil, err
 	}
 	for _, p := range m.Ports {
-		base := servicesTCP
+		place := placeTCP
 		if p.Protocol == "udp" {
-			base = servicesUDP
+			place = placeUDP
 		}
-		t.class[base+int(p.Number)] |= classManaged
+		t.classes[place+int(p.Number)] |= classManaged
 	}
 	return t, nil
 }
 
-func (t *tables) addVital(ids func(string) (bpfLimitId, error), salt func(uint32) uint64) error {
+func (c *compiler) addVital(t *tables) error {
 	for _, v := range []struct {
 		name   string
 		id     uint32
-		per    bpfLimitPer
+		per    uint8
 		amount int64
 	}{
-		{"(vital source)", limitVitalSource, bpfLimitPerPER_SOURCE, vitalPerSource},
-		{"(vital total)", limitVitalTotal, bpfLimitPerPER_TOTAL, vitalTotal},
+		{"(vital source)", limitVitalSource, keySource, vitalPerSource},
+		{"(vital total)", limitVitalTotal, 0, vitalTotal},
 	} {
-		id, err := ids(v.name)
+		id, err := c.ids(v.name)
 		if err != nil {
 			return err
 		}
 		id.Id = v.id
-		l, err := newLimit(config.Rate{Amount: v.amount, Interval: 1e9, Unit: config.Count}, v.amount, id, salt)
+		l, err := c.newLimit(config.Rate{Amount: v.amount, Interval: time.Second, Unit: config.Count}, v.amount, id)
 		if err != nil {
 			return err
 		}
-		l.Per = uint8(v.per)
+		l.Per = v.per
 		t.limits = append(t.limits, l)
 		t.names = append(t.names, "")
 	}
 	return nil
 }
 
-func (t *tables) addRule(r config.Rule, ids func(string) (bpfLimitId, error), salt func(uint32) uint64) (int, error) {
-	if len(t.limits) == maxLimits {
-		return 0, fmt.Errorf("rule %s: more than %d network rules", r.Name, maxLimits)
+// addRule makes a rule's limits: one of its own figures and one an override,
+// all with one id, one bucket key and one counter.
+func (c *compiler) addRule(t *tables, r *config.Rule) ([]piece, error) {
+	if r.Unknown != nil || r.Then != nil {
+		return nil, fmt.Errorf("this version does not have `unknown` and `then` yet: remove them")
 	}
-	id, err := ids(identity(r))
+	id, err := c.ids(identity(r))
 	if err != nil {
-		return 0, fmt.Errorf("rule %s: %w", r.Name, err)
+		return nil, err
 	}
-	l, err := newLimit(r.Rate, r.Burst, id, salt)
-	if err != nil {
-		return 0, fmt.Errorf("rule %s: %w", r.Name, err)
+	var pieces []piece
+	for i := -1; i < len(r.Overrides); i++ {
+		if len(t.limits) == maxLimits {
+			return nil, fmt.Errorf("the network gate has room for %d limits", maxLimits)
+		}
+		rate, burst := r.Rate, r.Burst
+		if i >= 0 {
+			rate, burst = r.Overrides[i].Rate, r.Overrides[i].Burst
+		}
+		l, err := c.newLimit(rate, burst, id)
+		if err != nil {
+			return nil, err
+		}
+		if l.Per, err = perBits(r.Per); err != nil {
+			return nil, err
+		}
+		l.Bits4, l.Bits6 = sourceBits4(r), sourceBits6(r)
+		if r.Mode == config.Watch {
+			l.Flags |= limitWatch
+		}
+		p := piece{rule: r, override: i, limit: len(t.limits), exact: c.exact(rate, burst)}
+		p.asks = p.dimensions()
+		pieces = append(pieces, p)
+		t.limits = append(t.limits, l)
+		t.names = append(t.names, r.Name)
 	}
-	switch {
-	case slices.Equal(r.Per, []config.Per{config.PerSource}):
-		l.Per = uint8(bpfLimitPerPER_SOURCE)
-	case slices.Equal(r.Per, []config.Per{config.PerTotal}):
-		l.Per = uint8(bpfLimitPerPER_TOTAL)
-	default:
-		return 0, fmt.Errorf("rule %s: the network gate limits per source or per total, not per %v", r.Name, r.Per)
-	}
-	if r.Mode == config.Watch {
-		l.Flags |= limitWatch
-	}
-	t.limits = append(t.limits, l)
-	t.names = append(t.names, r.Name)
-	return len(t.limits) - 1, nil
+	return pieces, nil
 }
 
-func newLimit(rate config.Rate, burst int64, id bpfLimitId, salt func(uint32) uint64) (bpfLimit, error) {
+func perBits(per []config.Per) (bits uint8, err error) {
+	for _, p := range per {
+		switch p {
+		case config.PerSource:
+			bits |= keySource
+		case config.PerDestination:
+			bits |= keyDestination
+		case config.PerTotal:
+		default:
+			return 0, fmt.Errorf("the network gate limits per source, destination or total, not per %s", p)
+		}
+	}
+	return bits, nil
+}
+
+func (c *compiler) newLimit(rate config.Rate, burst int64, id bpfLimitId) (bpfLimit, error) {
 	inBytes := rate.Unit == config.Bytes
 	f, err := limit.NewFigures(rate.Amount, rate.Interval, burst, inBytes)
 	if err != nil {
 		return bpfLimit{}, err
 	}
 	l := bpfLimit{
-		Salt: salt(id.Id), Mult: f.Mult, Burst: f.Burst, Shift: f.Shift,
+		Salt: c.salt(id.Id), Mult: f.Mult, Burst: f.Burst, Shift: f.Shift,
 		// the same tolerance in time at a tenth of the cost
 		OverflowMult: max(f.Mult/overflowFactor, 1), OverflowBurst: f.Burst, OverflowShift: f.Shift,
 		Id: id.Id, Counter: id.Counter, Bits4: 32, Bits6: 64,
@@ -174,138 +243,36 @@ func newLimit(rate config.Rate, burst int64, id bpfLimitId, salt func(uint32) ui
 	return l, nil
 }
 
-// exact tells whether the cached clock is too coarse for the rule's burst.
-func exact(r config.Rule, cpus int) bool {
-	packets := r.Burst
-	if r.Rate.Unit == config.Bytes {
-		packets /= frameBytes
+// exact tells whether the cached clock is too coarse for a burst.
+func (c *compiler) exact(rate config.Rate, burst int64) bool {
+	if rate.Unit == config.Bytes {
+		burst /= frameBytes
 	}
-	return packets < int64(clockPackets*cpus)
+	return burst < int64(clockPackets*c.cpus)
 }
 
-type activeRule struct {
-	limit int
-	exact bool
-	spans []span
-}
-
-// span is the services first to last, both included.
-type span struct{ first, last int }
-
-// spansOf returns the services that a rule matches. A rule with ports does
-// not match packets whose port is unknown.
-func spansOf(r config.Rule) ([]span, error) {
-	if r.Match.Protocol == "" {
-		return []span{{0, services - 1}}, nil
-	}
-	number, err := protocolNumber(r.Match.Protocol)
-	if err != nil {
-		return nil, fmt.Errorf("rule %s: %w", r.Name, err)
-	}
-	ports := map[int]int{6: servicesTCP, 17: servicesUDP}
-	base, hasPorts := ports[number]
-	if len(r.Match.Ports) == 0 {
-		all := []span{{servicesProto + number, servicesProto + number}}
-		if hasPorts {
-			all = append(all, span{base, base + 65535})
-		}
-		return all, nil
-	}
-	if !hasPorts {
-		return nil, fmt.Errorf("rule %s: ports need protocol tcp or udp", r.Name)
-	}
-	var spans []span
-	for _, p := range r.Match.Ports {
-		spans = append(spans, span{base + int(p.First), base + int(p.Last)})
-	}
-	return spans, nil
-}
-
-// protocols are the IP protocols with a name in the configuration (IANA,
-// Assigned Internet Protocol Numbers).
-var protocols = map[string]int{
-	"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "ah": 51, "icmpv6": 58, "sctp": 132,
-}
-
-func protocolNumber(name string) (int, error) {
-	if n, ok := protocols[name]; ok {
-		return n, nil
-	}
-	n, err := strconv.Atoi(name)
-	if err != nil || n < 0 || n > 255 {
-		return 0, fmt.Errorf("protocol %q: take a name (tcp, udp, icmp, icmpv6, sctp, gre, esp, ah) or a number from 0 to 255", name)
-	}
-	return n, nil
-}
-
-// fillClasses gives every service the set of the rules that match it; equal
-// sets are one.
-func (t *tables) fillClasses(rules []activeRule) error {
-	edges := []int{0, services}
-	for _, r := range rules {
-		for _, s := range r.spans {
-			edges = append(edges, s.first, s.last+1)
-		}
-	}
-	slices.Sort(edges)
-	edges = slices.Compact(edges)
-	known := map[string]uint16{"[]": setNone}
-	for i := 0; i+1 < len(edges); i++ {
-		set, err := t.setAt(edges[i], rules)
-		if err != nil {
-			return err
-		}
-		key := fmt.Sprint(set.Limits[:set.N])
-		class, ok := known[key]
-		if !ok {
-			if len(t.sets) == maxSets {
-				return fmt.Errorf("the rules meet in more than %d different sets: use fewer port ranges", maxSets)
-			}
-			class = uint16(len(t.sets))
-			t.sets = append(t.sets, set)
-			known[key] = class
-		}
-		for s := edges[i]; s < edges[i+1]; s++ {
-			t.class[s] = class
-		}
-	}
-	return nil
-}
-
-// setAt is the set of the rules that match one service.
-func (t *tables) setAt(service int, rules []activeRule) (bpfLimitSet, error) {
+// set is the set of some pieces.
+func (t *tables) set(pieces []piece, members []int32) bpfLimitSet {
 	var set bpfLimitSet
-	var names []string
-	for _, r := range rules {
-		in := func(s span) bool { return s.first <= service && service <= s.last }
-		if !slices.ContainsFunc(r.spans, in) {
-			continue
+	for _, m := range members {
+		if int(set.N) == setLimits {
+			break // refused by cross, which names the rules
 		}
-		names = append(names, t.names[r.limit])
-		if len(names) > ruleLimits {
-			return set, fmt.Errorf("more than %d rules meet on %s: %s; narrow or merge them", ruleLimits, serviceName(service), strings.Join(names, ", "))
-		}
-		set.Limits[set.N] = uint32(r.limit)
+		set.Limits[set.N] = uint32(pieces[m].limit)
 		set.N++
-		if r.exact {
+		if pieces[m].exact {
 			set.Flags |= setExact
 		}
 	}
-	return set, nil
+	return set
 }
 
-func serviceName(service int) string {
-	switch {
-	case service < servicesUDP:
-		return fmt.Sprintf("a packet to tcp/%d", service)
-	case service < servicesProto:
-		return fmt.Sprintf("a packet to udp/%d", service-servicesUDP)
+func ruleNames(pieces []piece, members []int32) string {
+	var names []string
+	for _, m := range members {
+		if name := pieces[m].rule.Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
-	return fmt.Sprintf("a packet of IP protocol %d", service-servicesProto)
-}
-
-// ruleOfIdentity is the rule's name in an identity; false for built-in limits.
-func ruleOfIdentity(identity string) (string, bool) {
-	name, _, found := strings.Cut(identity, "|")
-	return name, found
+	return strings.Join(names, ", ")
 }

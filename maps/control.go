@@ -50,6 +50,11 @@ func (c *controlPage) setPrefixes(v4, v6 int) {
 	atomic.StoreUint32(&c.fields.Prefixes6, uint32(v6))
 }
 
+func (c *controlPage) setDestinations(v4, v6 int) {
+	atomic.StoreUint32(&c.fields.Destinations4, uint32(v4))
+	atomic.StoreUint32(&c.fields.Destinations6, uint32(v6))
+}
+
 func (c *controlPage) setNow(ticks uint64) {
 	c.isFixed = true
 	atomic.StoreUint64(&c.fields.Now, ticks)

@@ -62,7 +62,7 @@ func TestExactness(t *testing.T) {
 			if err := g.SetRules([]config.Rule{{
 				Name: "r", Gate: config.GateNetwork, Per: []config.Per{config.PerSource},
 				Algorithm: config.TokenBucket, Mode: config.Enforce, Rate: c.rate, Burst: c.burst,
-			}}, config.Management{}); err != nil {
+			}}, config.Management{}, nil); err != nil {
 				t.Fatal(err)
 			}
 			w, err := spray.NewWorkers([]int{0, 1}[:c.cpus]...)

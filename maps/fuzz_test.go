@@ -40,7 +40,7 @@ func FuzzParser(f *testing.F) {
 	}
 	f.Cleanup(func() { g.Close() })
 	watch := perSource("port", 1_000_000, time.Second, 1_000_000, udpPorts(9000))
-	if err := g.SetRules([]config.Rule{watch}, config.Management{}); err != nil {
+	if err := g.SetRules([]config.Rule{watch}, config.Management{}, nil); err != nil {
 		f.Fatal(err)
 	}
 	// half of all sources are blocked

@@ -42,15 +42,16 @@ const (
 // Gate is the network gate: its maps and its loaded programs. Its methods may
 // be called from several goroutines.
 type Gate struct {
-	mu       sync.Mutex // held by all that writes
-	objects  bpfObjects
-	plain    *ebpf.Program
-	meta     bpfMeta
-	table    *Table
-	control  *controlPage
-	lists    *lists
-	counters map[string]uint32 // rule name → index in rule_counters
-	adopted  bool
+	mu           sync.Mutex // held by all that writes
+	objects      bpfObjects
+	plain        *ebpf.Program
+	meta         bpfMeta
+	table        *Table
+	control      *controlPage
+	lists        *lists
+	destinations *destinations
+	counters     map[string]uint32 // rule name → index in rule_counters
+	adopted      bool
 }
 
 // Open adopts the maps pinned under o.Pins, or makes and pins them, and loads
@@ -119,6 +120,9 @@ func (g *Gate) openParts() (err error) {
 		return err
 	}
 	if g.lists, err = openLists(g); err != nil {
+		return err
+	}
+	if g.destinations, err = openDestinations(g); err != nil {
 		return err
 	}
 	return g.adoptCounters()

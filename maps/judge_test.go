@@ -40,7 +40,7 @@ func fixedGate(t *testing.T) testGate { return openGate(t, ClockFixed, minSlots)
 
 func (g testGate) rules(rules ...config.Rule) {
 	g.t.Helper()
-	if err := g.SetRules(rules, config.Management{}); err != nil {
+	if err := g.SetRules(rules, config.Management{}, nil); err != nil {
 		g.t.Fatal(err)
 	}
 }

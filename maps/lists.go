@@ -1,12 +1,10 @@
 package maps
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/gaissmai/bart"
 )
 
@@ -34,38 +32,65 @@ type own struct {
 	flags uint32
 }
 
-// lists is what the tries hold. The program takes the longest match only, so
-// each entry also says what holds by the prefixes that cover it.
+// lists is what the tries of sources hold: what was given to a prefix, and its
+// class among the rules of each generation. The program takes the longest
+// match only, so each entry also says what holds by the prefixes that cover it.
 type lists struct {
-	gate *Gate
-	own  *bart.Table[own]
+	gate    *Gate
+	own     *bart.Table[own]
+	classes [2]*prefixClasses
+	trie    trie
 }
 
 // openLists reads what the tries hold: after a restart that is what was in
-// force.
+// force. Which prefixes the rules named is not told apart from the others; the
+// next two sets of rules put that right.
 func openLists(g *Gate) (*lists, error) {
-	l := &lists{gate: g, own: &bart.Table[own]{}}
-	var value bpfPrefix
-	var key4 bpfPrefix4Key
-	entries := g.objects.Prefixes4.Iterate()
-	for entries.Next(&key4, &value) {
-		p := netip.PrefixFrom(netip.AddrFrom4(key4.Address), int(key4.Bits))
-		l.own.Insert(p, own{value.OwnEnd, value.OwnFlags})
+	l := &lists{
+		gate: g, own: &bart.Table[own]{},
+		classes: [2]*prefixClasses{{}, {}},
+		trie:    trie{v4: g.objects.Prefixes4, v6: g.objects.Prefixes6},
 	}
-	if err := entries.Err(); err != nil {
-		return nil, fmt.Errorf("read the IPv4 prefixes: %w", err)
+	err := readTrie(&l.trie, func(p netip.Prefix, v bpfPrefix) {
+		if v.OwnEnd != 0 || v.OwnFlags != 0 {
+			l.own.Insert(p, own{v.OwnEnd, v.OwnFlags})
+		}
+		for generation, class := range v.Class {
+			l.classes[generation].table.Insert(p, class)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the pinned prefixes: %w", err)
 	}
-	var key6 bpfPrefix6Key
-	entries = g.objects.Prefixes6.Iterate()
-	for entries.Next(&key6, &value) {
-		p := netip.PrefixFrom(netip.AddrFrom16(key6.Address), int(key6.Bits))
-		l.own.Insert(p, own{value.OwnEnd, value.OwnFlags})
-	}
-	if err := entries.Err(); err != nil {
-		return nil, fmt.Errorf("read the IPv6 prefixes: %w", err)
-	}
-	g.control.setPrefixes(l.own.Size4(), l.own.Size6())
+	g.control.setPrefixes(l.trie.held.Size4(), l.trie.held.Size6())
 	return l, nil
+}
+
+// setClasses gives the sources their classes in a generation that is idle.
+func (l *lists) setClasses(generation uint32, next *prefixClasses) error {
+	before := l.classes[generation]
+	if next == nil {
+		next = &prefixClasses{}
+	}
+	l.classes[generation] = next
+	for p := range next.table.All() {
+		if l.trie.held.Get(p) && before.has(p) && before.of(p) == next.of(p) {
+			continue
+		}
+		if err := l.refresh(p); err != nil {
+			return err
+		}
+	}
+	// entries of others change with the prefixes that cover them
+	for p := range l.trie.held.Clone().All() {
+		if next.has(p) || (!before.has(p) && before.of(p) == next.of(p)) {
+			continue
+		}
+		if err := l.refresh(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // SetLists makes l the lists in force and touches only what differs. A block
@@ -202,14 +227,15 @@ func (l *lists) set(p netip.Prefix, o own) error {
 	} else {
 		l.own.Insert(p, o)
 	}
-	if err := l.write(p, o); err != nil {
+	if err := l.refresh(p); err != nil {
 		l.restore(p, was, existed)
 		return err
 	}
-	for below, o := range l.own.Subnets(p) {
+	for below := range l.trie.held.Subnets(p) {
 		if below == p {
 			continue
 		}
+		o, _ := l.own.Get(below)
 		if err := l.put(below, o); err != nil {
 			return err
 		}
@@ -225,34 +251,36 @@ func (l *lists) restore(p netip.Prefix, was own, existed bool) {
 	}
 }
 
-// write stores or removes p itself. The count that lets the program spare the
-// look-up is raised before an entry comes and lowered after it went.
-func (l *lists) write(p netip.Prefix, o own) error {
-	if o != (own{}) {
-		err := l.put(p, o)
-		l.gate.control.setPrefixes(l.own.Size4(), l.own.Size6())
+// refresh writes the entry of p, or removes it where nothing needs it. The
+// count that lets the program spare the look-up is raised before an entry
+// comes and lowered after it went.
+func (l *lists) refresh(p netip.Prefix) error {
+	o, owned := l.own.Get(p)
+	if !owned && !l.classes[0].has(p) && !l.classes[1].has(p) {
+		err := l.trie.remove(p)
+		l.gate.control.setPrefixes(l.trie.held.Size4(), l.trie.held.Size6())
 		return err
 	}
-	err := l.remove(p)
-	if err == nil {
-		l.gate.control.setPrefixes(l.own.Size4(), l.own.Size6())
-	}
+	held := &l.trie.held
+	size4, size6 := held.Size4(), held.Size6()
+	l.gate.control.setPrefixes(size4+1, size6+1)
+	err := l.put(p, o)
+	l.gate.control.setPrefixes(held.Size4(), held.Size6())
 	return err
 }
 
 // put writes one entry with what it inherits.
 func (l *lists) put(p netip.Prefix, o own) error {
-	value := bpfPrefix{BlockEnd: o.end, Flags: o.flags, OwnEnd: o.end, OwnFlags: o.flags}
+	value := bpfPrefix{
+		BlockEnd: o.end, Flags: o.flags, OwnEnd: o.end, OwnFlags: o.flags,
+		Class: [2]uint16{l.classes[0].of(p), l.classes[1].of(p)},
+	}
 	now := l.gate.now()
 	for _, above := range l.own.Supernets(p) {
 		value.BlockEnd = laterEnd(value.BlockEnd, above.end, now)
 		value.Flags |= above.flags
 	}
-	m, key := l.entry(p)
-	if err := m.Put(key, &value); err != nil {
-		return fmt.Errorf("write prefix %s: %w (the table holds %d)", p, err, m.MaxEntries())
-	}
-	return nil
+	return l.trie.put(p, &value)
 }
 
 func laterEnd(a, b, now uint64) uint64 {
@@ -263,21 +291,6 @@ func laterEnd(a, b, now uint64) uint64 {
 		return a
 	}
 	return b
-}
-
-func (l *lists) remove(p netip.Prefix) error {
-	m, key := l.entry(p)
-	if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("remove prefix %s: %w", p, err)
-	}
-	return nil
-}
-
-func (l *lists) entry(p netip.Prefix) (*ebpf.Map, any) {
-	if p.Addr().Is4() {
-		return l.gate.objects.Prefixes4, &bpfPrefix4Key{Bits: uint32(p.Bits()), Address: p.Addr().As4()}
-	}
-	return l.gate.objects.Prefixes6, &bpfPrefix6Key{Bits: uint32(p.Bits()), Address: p.Addr().As16()}
 }
 
 // SetOwnAddresses tells the program which addresses are the host's: an ICMP

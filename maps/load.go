@@ -221,7 +221,9 @@ func (g *Gate) mapsByName() map[string]*ebpf.Map {
 	o := &g.objects
 	return map[string]*ebpf.Map{
 		"buckets": o.Buckets, "overflows": o.Overflows, "controls": o.Controls,
-		"metas": o.Metas, "services": o.Services, "limit_sets": o.LimitSets,
+		"metas": o.Metas, "plans": o.Plans, "classes": o.Classes, "crossings": o.Crossings,
+		"interfaces": o.Interfaces, "limit_sets": o.LimitSets,
+		"destinations4": o.Destinations4, "destinations6": o.Destinations6,
 		"limits": o.Limits, "limit_ids": o.LimitIds, "prefixes4": o.Prefixes4,
 		"prefixes6": o.Prefixes6, "own_addresses": o.OwnAddresses, "cpus": o.Cpus,
 		"rule_counters": o.RuleCounters,

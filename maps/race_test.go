@@ -30,7 +30,7 @@ func TestCPUsInsertOneSourceTogether(t *testing.T) {
 		Algorithm: config.TokenBucket, Mode: config.Enforce,
 		Rate: config.Rate{Amount: 1, Interval: time.Hour, Unit: config.Count}, Burst: 1,
 	}
-	if err := g.SetRules([]config.Rule{rule}, config.Management{}); err != nil {
+	if err := g.SetRules([]config.Rule{rule}, config.Management{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	p, err := spray.OnTable(g, maps.ClockExact)

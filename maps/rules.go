@@ -3,6 +3,8 @@ package maps
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 
@@ -13,9 +15,10 @@ import (
 
 // SetRules makes rules (those of the network gate) and management ports the
 // ones in force, in one step: a packet sees the old set or the new one, and
-// after an error the old one. Rules that keep name, per, algorithm and unit
-// keep what their buckets hold.
-func (g *Gate) SetRules(rules []config.Rule, m config.Management) error {
+// after an error the old one. lists are the prefixes of the named lists that
+// the rules speak of. Rules that keep name, per, algorithm and unit keep what
+// their buckets hold.
+func (g *Gate) SetRules(rules []config.Rule, m config.Management, lists map[string][]netip.Prefix) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// packets that began before the last flip may still read the generation
@@ -25,8 +28,14 @@ func (g *Gate) SetRules(rules []config.Rule, m config.Management) error {
 	if err != nil {
 		return err
 	}
-	salt := func(id uint32) uint64 { return g.table.salt(bpfSlotKindSLOT_RULE, id) }
-	t, err := compile(rules, m, ids.get, salt, onlineCPUs())
+	c := &compiler{
+		ids:   ids.get,
+		salt:  func(id uint32) uint64 { return g.table.salt(bpfSlotKindSLOT_RULE, id) },
+		cpus:  onlineCPUs(),
+		lists: lists,
+		index: interfaceIndex,
+	}
+	t, err := c.compile(rules, m)
 	if err != nil {
 		return errors.Join(err, ids.giveUp())
 	}
@@ -44,27 +53,86 @@ func (g *Gate) SetRules(rules []config.Rule, m config.Management) error {
 	return ids.dropUnused()
 }
 
-func (g *Gate) writeGeneration(generation uint32, t *tables) error {
-	entries := make([]bpfService, services/classes)
-	for i, class := range t.class {
-		entries[i/classes].Class[i%classes] = class
+func interfaceIndex(name string) (uint32, error) {
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		return 0, fmt.Errorf("no interface %s", name)
 	}
-	for _, w := range []struct {
-		m      *ebpf.Map
-		base   uint32
-		count  int
-		values any
-	}{
-		{g.objects.Services, generation * uint32(len(entries)), len(entries), entries},
-		{g.objects.LimitSets, generation * maxSets, len(t.sets), t.sets},
-		{g.objects.Limits, generation * maxLimits, len(t.limits), t.limits},
-	} {
-		keys := make([]uint32, w.count)
-		for i := range keys {
-			keys[i] = w.base + uint32(i)
+	return uint32(i.Index), nil
+}
+
+// writeGeneration fills the tables of a generation that no packet reads.
+func (g *Gate) writeGeneration(generation uint32, t *tables) error {
+	o := &g.objects
+	if err := writeArray(o.Classes, generation, groups(t.classes)); err != nil {
+		return err
+	}
+	if err := writeArray(o.Crossings, generation, groups(t.crossings)); err != nil {
+		return err
+	}
+	if err := writeArray(o.LimitSets, generation, t.sets); err != nil {
+		return err
+	}
+	if err := writeArray(o.Limits, generation, t.limits); err != nil {
+		return err
+	}
+	if err := writeArray(o.Plans, generation, []bpfPlan{t.plan}); err != nil {
+		return err
+	}
+	if err := g.writeInterfaces(generation, t.interfaces); err != nil {
+		return err
+	}
+	if err := g.destinations.setClasses(generation, t.destinations); err != nil {
+		return err
+	}
+	return g.lists.setClasses(generation, t.sources)
+}
+
+// writeArray writes values into a generation's half of m, from its start.
+func writeArray[V any](m *ebpf.Map, generation uint32, values []V) error {
+	if len(values) == 0 {
+		return nil
+	}
+	keys := make([]uint32, len(values))
+	for i := range keys {
+		keys[i] = generation*m.MaxEntries()/2 + uint32(i)
+	}
+	if _, err := m.BatchUpdate(keys, values, nil); err != nil {
+		return fmt.Errorf("write %s: %w", m, err)
+	}
+	return nil
+}
+
+// groups packs classes as the program reads them.
+func groups(classes []uint16) []bpfClassGroup {
+	all := make([]bpfClassGroup, (len(classes)+classGroup-1)/classGroup)
+	for i, class := range classes {
+		all[i/classGroup].Class[i%classGroup] = class
+	}
+	return all
+}
+
+func (g *Gate) writeInterfaces(generation uint32, classes map[uint32]uint16) error {
+	var gone []bpfInterfaceKey
+	var key bpfInterfaceKey
+	var class uint16
+	entries := g.objects.Interfaces.Iterate()
+	for entries.Next(&key, &class) {
+		if _, ok := classes[key.Index]; key.Generation == generation && !ok {
+			gone = append(gone, key)
 		}
-		if _, err := w.m.BatchUpdate(keys, w.values, nil); err != nil {
-			return fmt.Errorf("write %s: %w", w.m, err)
+	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("read the interfaces' classes: %w", err)
+	}
+	for _, key := range gone {
+		if err := g.objects.Interfaces.Delete(&key); err != nil {
+			return fmt.Errorf("remove an interface's class: %w", err)
+		}
+	}
+	for index, class := range classes {
+		if err := g.objects.Interfaces.Put(&bpfInterfaceKey{Generation: generation, Index: index}, class); err != nil {
+			return fmt.Errorf("write an interface's class: %w", err)
 		}
 	}
 	return nil

@@ -202,7 +202,7 @@ func TestTooManyRulesOnAPacket(t *testing.T) {
 	for i := range 5 {
 		five = append(five, perSource(fmt.Sprintf("r%d", i), 1, time.Hour, 9, udpPorts(53)))
 	}
-	err := g.SetRules(five, config.Management{})
+	err := g.SetRules(five, config.Management{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "udp/53") || !strings.Contains(err.Error(), "r0, r1, r2, r3, r4") {
 		t.Fatalf("error %v: want one that names the rules and udp/53", err)
 	}
@@ -253,7 +253,7 @@ func TestVeryHighRate(t *testing.T) {
 		}
 	}
 	for _, rate := range []int64{100_000_001, 1_000_000_001} {
-		if err := g.SetRules([]config.Rule{perSource("r", rate, time.Second, 10, config.Match{})}, config.Management{}); err == nil {
+		if err := g.SetRules([]config.Rule{perSource("r", rate, time.Second, 10, config.Match{})}, config.Management{}, nil); err == nil {
 			t.Errorf("rate %d/s was taken", rate)
 		}
 	}

@@ -136,7 +136,7 @@ func TestVitalCaps(t *testing.T) {
 func TestManagement(t *testing.T) {
 	g := fixedGate(t)
 	m := config.Management{Sources: prefixes("192.0.2.0/24", "2001:db8:ace::/48"), Ports: []config.Port{{Protocol: "tcp", Number: 22}}}
-	if err := g.SetRules([]config.Rule{perSource("all", 1, time.Hour, 1, config.Match{})}, m); err != nil {
+	if err := g.SetRules([]config.Rule{perSource("all", 1, time.Hour, 1, config.Match{})}, m, nil); err != nil {
 		t.Fatal(err)
 	}
 	g.lists(Lists{Management: m.Sources, Block: forever("0.0.0.0/0", "::/0", "192.0.2.50/32")})

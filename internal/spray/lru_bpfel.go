@@ -13,14 +13,21 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type lruClassGroup struct {
+	_     structs.HostLayout
+	Class [32]uint16
+}
+
 type lruControl struct {
-	_          structs.HostLayout
-	Generation uint32
-	Prefixes4  uint32
-	Prefixes6  uint32
-	Flags      uint32
-	Now        uint64
-	Reserved   [5]uint64
+	_             structs.HostLayout
+	Generation    uint32
+	Prefixes4     uint32
+	Prefixes6     uint32
+	Flags         uint32
+	Now           uint64
+	Destinations4 uint32
+	Destinations6 uint32
+	Reserved      [4]uint64
 }
 
 type lruCpu struct {
@@ -52,6 +59,19 @@ type lruCpu struct {
 		Over     uint8
 		Reserved uint16
 	}
+	Merged lruLimitSet
+}
+
+type lruDestination struct {
+	_        structs.HostLayout
+	Class    [2]uint16
+	Reserved uint32
+}
+
+type lruInterfaceKey struct {
+	_          structs.HostLayout
+	Generation uint32
+	Index      uint32
 }
 
 type lruLimit struct {
@@ -133,12 +153,25 @@ type lruOwnAddress struct {
 	Address [16]uint8
 }
 
+type lruPlan struct {
+	_           structs.HostLayout
+	Used        uint32
+	Crossed     uint32
+	Sets        [7]uint32
+	CrossedSets uint32
+	Width       [7]uint32
+	Cells       [7]uint32
+	Reserved    [8]uint32
+}
+
 type lruPrefix struct {
 	_        structs.HostLayout
 	BlockEnd uint64
+	Class    [2]uint16
 	Flags    uint32
-	OwnFlags uint32
 	OwnEnd   uint64
+	OwnFlags uint32
+	Reserved uint32
 }
 
 type lruPrefix4Key struct {
@@ -172,11 +205,6 @@ type lruRuleCounter struct {
 	}
 }
 
-type lruService struct {
-	_     structs.HostLayout
-	Class [32]uint16
-}
-
 type lruSpraySetting struct {
 	_       structs.HostLayout
 	Sources uint64
@@ -193,37 +221,42 @@ type lruSprayState struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	lruMapBuckets        = "buckets"
-	lruMapControls       = "controls"
-	lruMapCpus           = "cpus"
-	lruMapLimitIds       = "limit_ids"
-	lruMapLimitSets      = "limit_sets"
-	lruMapLimits         = "limits"
-	lruMapLruBuckets     = "lru_buckets"
-	lruMapMetas          = "metas"
-	lruMapOverflows      = "overflows"
-	lruMapOwnAddresses   = "own_addresses"
-	lruMapPrefixes4      = "prefixes4"
-	lruMapPrefixes6      = "prefixes6"
-	lruMapRuleCounters   = "rule_counters"
-	lruMapServices       = "services"
-	lruMapSpraySettings  = "spray_settings"
-	lruMapSprayStates    = "spray_states"
-	lruProgHeadgate      = "headgate"
-	lruProgSprayBare     = "spray_bare"
-	lruProgSprayGate     = "spray_gate"
-	lruVarCachedClock    = "cached_clock"
-	lruVarEpoch          = "epoch"
-	lruVarFixedClock     = "fixed_clock"
-	lruVarFrags          = "frags"
-	lruVarLineMask       = "line_mask"
-	lruVarSeed0          = "seed0"
-	lruVarSeed1          = "seed1"
-	lruVarSeed2          = "seed2"
-	lruVarSeed3          = "seed3"
-	lruVarUnusedLimitPer = "unused_limit_per"
-	lruVarUnusedReason   = "unused_reason"
-	lruVarUnusedSlotKind = "unused_slot_kind"
+	lruMapBuckets         = "buckets"
+	lruMapClasses         = "classes"
+	lruMapControls        = "controls"
+	lruMapCpus            = "cpus"
+	lruMapCrossings       = "crossings"
+	lruMapDestinations4   = "destinations4"
+	lruMapDestinations6   = "destinations6"
+	lruMapInterfaces      = "interfaces"
+	lruMapLimitIds        = "limit_ids"
+	lruMapLimitSets       = "limit_sets"
+	lruMapLimits          = "limits"
+	lruMapLruBuckets      = "lru_buckets"
+	lruMapMetas           = "metas"
+	lruMapOverflows       = "overflows"
+	lruMapOwnAddresses    = "own_addresses"
+	lruMapPlans           = "plans"
+	lruMapPrefixes4       = "prefixes4"
+	lruMapPrefixes6       = "prefixes6"
+	lruMapRuleCounters    = "rule_counters"
+	lruMapSpraySettings   = "spray_settings"
+	lruMapSprayStates     = "spray_states"
+	lruProgHeadgate       = "headgate"
+	lruProgSprayBare      = "spray_bare"
+	lruProgSprayGate      = "spray_gate"
+	lruVarCachedClock     = "cached_clock"
+	lruVarEpoch           = "epoch"
+	lruVarFixedClock      = "fixed_clock"
+	lruVarFrags           = "frags"
+	lruVarLineMask        = "line_mask"
+	lruVarSeed0           = "seed0"
+	lruVarSeed1           = "seed1"
+	lruVarSeed2           = "seed2"
+	lruVarSeed3           = "seed3"
+	lruVarUnusedDimension = "unused_dimension"
+	lruVarUnusedReason    = "unused_reason"
+	lruVarUnusedSlotKind  = "unused_slot_kind"
 )
 
 // loadLru returns the embedded CollectionSpec for lru.
@@ -278,8 +311,13 @@ type lruProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type lruMapSpecs struct {
 	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
+	Classes       *ebpf.MapSpec `ebpf:"classes"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
+	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
+	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
+	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
+	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
 	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
 	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
 	Limits        *ebpf.MapSpec `ebpf:"limits"`
@@ -287,10 +325,10 @@ type lruMapSpecs struct {
 	Metas         *ebpf.MapSpec `ebpf:"metas"`
 	Overflows     *ebpf.MapSpec `ebpf:"overflows"`
 	OwnAddresses  *ebpf.MapSpec `ebpf:"own_addresses"`
+	Plans         *ebpf.MapSpec `ebpf:"plans"`
 	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
-	Services      *ebpf.MapSpec `ebpf:"services"`
 	SpraySettings *ebpf.MapSpec `ebpf:"spray_settings"`
 	SprayStates   *ebpf.MapSpec `ebpf:"spray_states"`
 }
@@ -299,18 +337,18 @@ type lruMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type lruVariableSpecs struct {
-	CachedClock    *ebpf.VariableSpec `ebpf:"cached_clock"`
-	Epoch          *ebpf.VariableSpec `ebpf:"epoch"`
-	FixedClock     *ebpf.VariableSpec `ebpf:"fixed_clock"`
-	Frags          *ebpf.VariableSpec `ebpf:"frags"`
-	LineMask       *ebpf.VariableSpec `ebpf:"line_mask"`
-	Seed0          *ebpf.VariableSpec `ebpf:"seed0"`
-	Seed1          *ebpf.VariableSpec `ebpf:"seed1"`
-	Seed2          *ebpf.VariableSpec `ebpf:"seed2"`
-	Seed3          *ebpf.VariableSpec `ebpf:"seed3"`
-	UnusedLimitPer *ebpf.VariableSpec `ebpf:"unused_limit_per"`
-	UnusedReason   *ebpf.VariableSpec `ebpf:"unused_reason"`
-	UnusedSlotKind *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
+	CachedClock     *ebpf.VariableSpec `ebpf:"cached_clock"`
+	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
+	FixedClock      *ebpf.VariableSpec `ebpf:"fixed_clock"`
+	Frags           *ebpf.VariableSpec `ebpf:"frags"`
+	LineMask        *ebpf.VariableSpec `ebpf:"line_mask"`
+	Seed0           *ebpf.VariableSpec `ebpf:"seed0"`
+	Seed1           *ebpf.VariableSpec `ebpf:"seed1"`
+	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
+	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
+	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
+	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
+	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
 
 // lruObjects contains all objects after they have been loaded into the kernel.
@@ -334,8 +372,13 @@ func (o *lruObjects) Close() error {
 // It can be passed to loadLruObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lruMaps struct {
 	Buckets       *ebpf.Map `ebpf:"buckets"`
+	Classes       *ebpf.Map `ebpf:"classes"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Cpus          *ebpf.Map `ebpf:"cpus"`
+	Crossings     *ebpf.Map `ebpf:"crossings"`
+	Destinations4 *ebpf.Map `ebpf:"destinations4"`
+	Destinations6 *ebpf.Map `ebpf:"destinations6"`
+	Interfaces    *ebpf.Map `ebpf:"interfaces"`
 	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
 	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
 	Limits        *ebpf.Map `ebpf:"limits"`
@@ -343,10 +386,10 @@ type lruMaps struct {
 	Metas         *ebpf.Map `ebpf:"metas"`
 	Overflows     *ebpf.Map `ebpf:"overflows"`
 	OwnAddresses  *ebpf.Map `ebpf:"own_addresses"`
+	Plans         *ebpf.Map `ebpf:"plans"`
 	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
-	Services      *ebpf.Map `ebpf:"services"`
 	SpraySettings *ebpf.Map `ebpf:"spray_settings"`
 	SprayStates   *ebpf.Map `ebpf:"spray_states"`
 }
@@ -354,8 +397,13 @@ type lruMaps struct {
 func (m *lruMaps) Close() error {
 	return _LruClose(
 		m.Buckets,
+		m.Classes,
 		m.Controls,
 		m.Cpus,
+		m.Crossings,
+		m.Destinations4,
+		m.Destinations6,
+		m.Interfaces,
 		m.LimitIds,
 		m.LimitSets,
 		m.Limits,
@@ -363,10 +411,10 @@ func (m *lruMaps) Close() error {
 		m.Metas,
 		m.Overflows,
 		m.OwnAddresses,
+		m.Plans,
 		m.Prefixes4,
 		m.Prefixes6,
 		m.RuleCounters,
-		m.Services,
 		m.SpraySettings,
 		m.SprayStates,
 	)
@@ -376,18 +424,18 @@ func (m *lruMaps) Close() error {
 //
 // It can be passed to loadLruObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lruVariables struct {
-	CachedClock    *ebpf.Variable `ebpf:"cached_clock"`
-	Epoch          *ebpf.Variable `ebpf:"epoch"`
-	FixedClock     *ebpf.Variable `ebpf:"fixed_clock"`
-	Frags          *ebpf.Variable `ebpf:"frags"`
-	LineMask       *ebpf.Variable `ebpf:"line_mask"`
-	Seed0          *ebpf.Variable `ebpf:"seed0"`
-	Seed1          *ebpf.Variable `ebpf:"seed1"`
-	Seed2          *ebpf.Variable `ebpf:"seed2"`
-	Seed3          *ebpf.Variable `ebpf:"seed3"`
-	UnusedLimitPer *ebpf.Variable `ebpf:"unused_limit_per"`
-	UnusedReason   *ebpf.Variable `ebpf:"unused_reason"`
-	UnusedSlotKind *ebpf.Variable `ebpf:"unused_slot_kind"`
+	CachedClock     *ebpf.Variable `ebpf:"cached_clock"`
+	Epoch           *ebpf.Variable `ebpf:"epoch"`
+	FixedClock      *ebpf.Variable `ebpf:"fixed_clock"`
+	Frags           *ebpf.Variable `ebpf:"frags"`
+	LineMask        *ebpf.Variable `ebpf:"line_mask"`
+	Seed0           *ebpf.Variable `ebpf:"seed0"`
+	Seed1           *ebpf.Variable `ebpf:"seed1"`
+	Seed2           *ebpf.Variable `ebpf:"seed2"`
+	Seed3           *ebpf.Variable `ebpf:"seed3"`
+	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
+	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
+	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }
 
 // lruPrograms contains all programs after they have been loaded into the kernel.

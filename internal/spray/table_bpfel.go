@@ -13,14 +13,21 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type tableClassGroup struct {
+	_     structs.HostLayout
+	Class [32]uint16
+}
+
 type tableControl struct {
-	_          structs.HostLayout
-	Generation uint32
-	Prefixes4  uint32
-	Prefixes6  uint32
-	Flags      uint32
-	Now        uint64
-	Reserved   [5]uint64
+	_             structs.HostLayout
+	Generation    uint32
+	Prefixes4     uint32
+	Prefixes6     uint32
+	Flags         uint32
+	Now           uint64
+	Destinations4 uint32
+	Destinations6 uint32
+	Reserved      [4]uint64
 }
 
 type tableCpu struct {
@@ -52,6 +59,19 @@ type tableCpu struct {
 		Over     uint8
 		Reserved uint16
 	}
+	Merged tableLimitSet
+}
+
+type tableDestination struct {
+	_        structs.HostLayout
+	Class    [2]uint16
+	Reserved uint32
+}
+
+type tableInterfaceKey struct {
+	_          structs.HostLayout
+	Generation uint32
+	Index      uint32
 }
 
 type tableLimit struct {
@@ -126,12 +146,25 @@ type tableOwnAddress struct {
 	Address [16]uint8
 }
 
+type tablePlan struct {
+	_           structs.HostLayout
+	Used        uint32
+	Crossed     uint32
+	Sets        [7]uint32
+	CrossedSets uint32
+	Width       [7]uint32
+	Cells       [7]uint32
+	Reserved    [8]uint32
+}
+
 type tablePrefix struct {
 	_        structs.HostLayout
 	BlockEnd uint64
+	Class    [2]uint16
 	Flags    uint32
-	OwnFlags uint32
 	OwnEnd   uint64
+	OwnFlags uint32
+	Reserved uint32
 }
 
 type tablePrefix4Key struct {
@@ -165,11 +198,6 @@ type tableRuleCounter struct {
 	}
 }
 
-type tableService struct {
-	_     structs.HostLayout
-	Class [32]uint16
-}
-
 type tableSpraySetting struct {
 	_       structs.HostLayout
 	Sources uint64
@@ -186,36 +214,41 @@ type tableSprayState struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	tableMapBuckets        = "buckets"
-	tableMapControls       = "controls"
-	tableMapCpus           = "cpus"
-	tableMapLimitIds       = "limit_ids"
-	tableMapLimitSets      = "limit_sets"
-	tableMapLimits         = "limits"
-	tableMapMetas          = "metas"
-	tableMapOverflows      = "overflows"
-	tableMapOwnAddresses   = "own_addresses"
-	tableMapPrefixes4      = "prefixes4"
-	tableMapPrefixes6      = "prefixes6"
-	tableMapRuleCounters   = "rule_counters"
-	tableMapServices       = "services"
-	tableMapSpraySettings  = "spray_settings"
-	tableMapSprayStates    = "spray_states"
-	tableProgHeadgate      = "headgate"
-	tableProgSprayBare     = "spray_bare"
-	tableProgSprayGate     = "spray_gate"
-	tableVarCachedClock    = "cached_clock"
-	tableVarEpoch          = "epoch"
-	tableVarFixedClock     = "fixed_clock"
-	tableVarFrags          = "frags"
-	tableVarLineMask       = "line_mask"
-	tableVarSeed0          = "seed0"
-	tableVarSeed1          = "seed1"
-	tableVarSeed2          = "seed2"
-	tableVarSeed3          = "seed3"
-	tableVarUnusedLimitPer = "unused_limit_per"
-	tableVarUnusedReason   = "unused_reason"
-	tableVarUnusedSlotKind = "unused_slot_kind"
+	tableMapBuckets         = "buckets"
+	tableMapClasses         = "classes"
+	tableMapControls        = "controls"
+	tableMapCpus            = "cpus"
+	tableMapCrossings       = "crossings"
+	tableMapDestinations4   = "destinations4"
+	tableMapDestinations6   = "destinations6"
+	tableMapInterfaces      = "interfaces"
+	tableMapLimitIds        = "limit_ids"
+	tableMapLimitSets       = "limit_sets"
+	tableMapLimits          = "limits"
+	tableMapMetas           = "metas"
+	tableMapOverflows       = "overflows"
+	tableMapOwnAddresses    = "own_addresses"
+	tableMapPlans           = "plans"
+	tableMapPrefixes4       = "prefixes4"
+	tableMapPrefixes6       = "prefixes6"
+	tableMapRuleCounters    = "rule_counters"
+	tableMapSpraySettings   = "spray_settings"
+	tableMapSprayStates     = "spray_states"
+	tableProgHeadgate       = "headgate"
+	tableProgSprayBare      = "spray_bare"
+	tableProgSprayGate      = "spray_gate"
+	tableVarCachedClock     = "cached_clock"
+	tableVarEpoch           = "epoch"
+	tableVarFixedClock      = "fixed_clock"
+	tableVarFrags           = "frags"
+	tableVarLineMask        = "line_mask"
+	tableVarSeed0           = "seed0"
+	tableVarSeed1           = "seed1"
+	tableVarSeed2           = "seed2"
+	tableVarSeed3           = "seed3"
+	tableVarUnusedDimension = "unused_dimension"
+	tableVarUnusedReason    = "unused_reason"
+	tableVarUnusedSlotKind  = "unused_slot_kind"
 )
 
 // loadTable returns the embedded CollectionSpec for table.
@@ -270,18 +303,23 @@ type tableProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type tableMapSpecs struct {
 	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
+	Classes       *ebpf.MapSpec `ebpf:"classes"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
+	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
+	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
+	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
+	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
 	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
 	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
 	Limits        *ebpf.MapSpec `ebpf:"limits"`
 	Metas         *ebpf.MapSpec `ebpf:"metas"`
 	Overflows     *ebpf.MapSpec `ebpf:"overflows"`
 	OwnAddresses  *ebpf.MapSpec `ebpf:"own_addresses"`
+	Plans         *ebpf.MapSpec `ebpf:"plans"`
 	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
-	Services      *ebpf.MapSpec `ebpf:"services"`
 	SpraySettings *ebpf.MapSpec `ebpf:"spray_settings"`
 	SprayStates   *ebpf.MapSpec `ebpf:"spray_states"`
 }
@@ -290,18 +328,18 @@ type tableMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tableVariableSpecs struct {
-	CachedClock    *ebpf.VariableSpec `ebpf:"cached_clock"`
-	Epoch          *ebpf.VariableSpec `ebpf:"epoch"`
-	FixedClock     *ebpf.VariableSpec `ebpf:"fixed_clock"`
-	Frags          *ebpf.VariableSpec `ebpf:"frags"`
-	LineMask       *ebpf.VariableSpec `ebpf:"line_mask"`
-	Seed0          *ebpf.VariableSpec `ebpf:"seed0"`
-	Seed1          *ebpf.VariableSpec `ebpf:"seed1"`
-	Seed2          *ebpf.VariableSpec `ebpf:"seed2"`
-	Seed3          *ebpf.VariableSpec `ebpf:"seed3"`
-	UnusedLimitPer *ebpf.VariableSpec `ebpf:"unused_limit_per"`
-	UnusedReason   *ebpf.VariableSpec `ebpf:"unused_reason"`
-	UnusedSlotKind *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
+	CachedClock     *ebpf.VariableSpec `ebpf:"cached_clock"`
+	Epoch           *ebpf.VariableSpec `ebpf:"epoch"`
+	FixedClock      *ebpf.VariableSpec `ebpf:"fixed_clock"`
+	Frags           *ebpf.VariableSpec `ebpf:"frags"`
+	LineMask        *ebpf.VariableSpec `ebpf:"line_mask"`
+	Seed0           *ebpf.VariableSpec `ebpf:"seed0"`
+	Seed1           *ebpf.VariableSpec `ebpf:"seed1"`
+	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
+	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
+	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
+	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
+	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
 
 // tableObjects contains all objects after they have been loaded into the kernel.
@@ -325,18 +363,23 @@ func (o *tableObjects) Close() error {
 // It can be passed to loadTableObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tableMaps struct {
 	Buckets       *ebpf.Map `ebpf:"buckets"`
+	Classes       *ebpf.Map `ebpf:"classes"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Cpus          *ebpf.Map `ebpf:"cpus"`
+	Crossings     *ebpf.Map `ebpf:"crossings"`
+	Destinations4 *ebpf.Map `ebpf:"destinations4"`
+	Destinations6 *ebpf.Map `ebpf:"destinations6"`
+	Interfaces    *ebpf.Map `ebpf:"interfaces"`
 	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
 	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
 	Limits        *ebpf.Map `ebpf:"limits"`
 	Metas         *ebpf.Map `ebpf:"metas"`
 	Overflows     *ebpf.Map `ebpf:"overflows"`
 	OwnAddresses  *ebpf.Map `ebpf:"own_addresses"`
+	Plans         *ebpf.Map `ebpf:"plans"`
 	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
-	Services      *ebpf.Map `ebpf:"services"`
 	SpraySettings *ebpf.Map `ebpf:"spray_settings"`
 	SprayStates   *ebpf.Map `ebpf:"spray_states"`
 }
@@ -344,18 +387,23 @@ type tableMaps struct {
 func (m *tableMaps) Close() error {
 	return _TableClose(
 		m.Buckets,
+		m.Classes,
 		m.Controls,
 		m.Cpus,
+		m.Crossings,
+		m.Destinations4,
+		m.Destinations6,
+		m.Interfaces,
 		m.LimitIds,
 		m.LimitSets,
 		m.Limits,
 		m.Metas,
 		m.Overflows,
 		m.OwnAddresses,
+		m.Plans,
 		m.Prefixes4,
 		m.Prefixes6,
 		m.RuleCounters,
-		m.Services,
 		m.SpraySettings,
 		m.SprayStates,
 	)
@@ -365,18 +413,18 @@ func (m *tableMaps) Close() error {
 //
 // It can be passed to loadTableObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tableVariables struct {
-	CachedClock    *ebpf.Variable `ebpf:"cached_clock"`
-	Epoch          *ebpf.Variable `ebpf:"epoch"`
-	FixedClock     *ebpf.Variable `ebpf:"fixed_clock"`
-	Frags          *ebpf.Variable `ebpf:"frags"`
-	LineMask       *ebpf.Variable `ebpf:"line_mask"`
-	Seed0          *ebpf.Variable `ebpf:"seed0"`
-	Seed1          *ebpf.Variable `ebpf:"seed1"`
-	Seed2          *ebpf.Variable `ebpf:"seed2"`
-	Seed3          *ebpf.Variable `ebpf:"seed3"`
-	UnusedLimitPer *ebpf.Variable `ebpf:"unused_limit_per"`
-	UnusedReason   *ebpf.Variable `ebpf:"unused_reason"`
-	UnusedSlotKind *ebpf.Variable `ebpf:"unused_slot_kind"`
+	CachedClock     *ebpf.Variable `ebpf:"cached_clock"`
+	Epoch           *ebpf.Variable `ebpf:"epoch"`
+	FixedClock      *ebpf.Variable `ebpf:"fixed_clock"`
+	Frags           *ebpf.Variable `ebpf:"frags"`
+	LineMask        *ebpf.Variable `ebpf:"line_mask"`
+	Seed0           *ebpf.Variable `ebpf:"seed0"`
+	Seed1           *ebpf.Variable `ebpf:"seed1"`
+	Seed2           *ebpf.Variable `ebpf:"seed2"`
+	Seed3           *ebpf.Variable `ebpf:"seed3"`
+	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
+	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
+	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }
 
 // tablePrograms contains all programs after they have been loaded into the kernel.
