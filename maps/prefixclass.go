@@ -113,14 +113,16 @@ func (c *compiler) prefixDimension(id bpfDimension, pieces []piece, fill func(*t
 	in := newInterner()
 	in.number(always)
 	classes := &prefixClasses{}
-	examples := map[int]netip.Prefix{}
-	families := map[int][2]bool{0: {true, true}}
+	examples := map[int]netip.Addr{}
+	families := map[int][2]bool{0: ts.outside()}
 	for p := range ts.at.All() {
 		class := in.number(ts.members(p, always))
 		classes.table.Insert(p, uint16(class))
-		if _, ok := examples[class]; !ok {
-			examples[class] = p
+		example, ok := ts.sample(p)
+		if !ok {
+			continue // longer prefixes leave nothing of it
 		}
+		examples[class] = example
 		f := families[class]
 		f[family(p)] = true
 		families[class] = f
@@ -129,13 +131,55 @@ func (c *compiler) prefixDimension(id bpfDimension, pieces []piece, fill func(*t
 	return dimension{
 		id: id, members: in.lists,
 		say: func(class int) string {
-			if p, ok := examples[class]; ok {
-				return word + p.Addr().String()
+			if a, ok := examples[class]; ok {
+				return word + a.String()
 			}
 			return ""
 		},
 		family: func(class int) [2]bool { return families[class] },
 	}, classes, nil
+}
+
+// outside tells in which families some address is in no prefix at all.
+func (ts *terms) outside() (f [2]bool) {
+	for i, whole := range []string{"0.0.0.0/0", "::/0"} {
+		p := netip.MustParsePrefix(whole)
+		if _, named := ts.at.Get(p); !named {
+			_, f[i] = ts.sample(p)
+		}
+	}
+	return f
+}
+
+// sample is an address in p that no longer prefix covers: the first one, or
+// the one behind some longer prefix.
+func (ts *terms) sample(p netip.Prefix) (netip.Addr, bool) {
+	free := func(a netip.Addr) bool {
+		if !a.IsValid() || !p.Contains(a) {
+			return false
+		}
+		longest, _, ok := ts.at.LookupPrefixLPM(netip.PrefixFrom(a, a.BitLen()))
+		return !ok || longest.Bits() <= p.Bits()
+	}
+	if free(p.Addr()) {
+		return p.Addr(), true
+	}
+	for longer := range ts.at.Subnets(p) {
+		if next := lastOf(longer).Next(); free(next) {
+			return next, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// lastOf is the last address of p.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < 8*len(b); i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
 }
 
 func family(p netip.Prefix) int {

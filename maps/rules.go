@@ -19,6 +19,10 @@ import (
 // the rules speak of. Rules that keep name, per, algorithm and unit keep what
 // their buckets hold.
 func (g *Gate) SetRules(rules []config.Rule, m config.Management, lists map[string][]netip.Prefix) error {
+	return g.setRules(rules, m, lists, interfaceIndex)
+}
+
+func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[string][]netip.Prefix, index func(string) (uint32, error)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// packets that began before the last flip may still read the generation
@@ -33,7 +37,7 @@ func (g *Gate) SetRules(rules []config.Rule, m config.Management, lists map[stri
 		salt:  func(id uint32) uint64 { return g.table.salt(bpfSlotKindSLOT_RULE, id) },
 		cpus:  onlineCPUs(),
 		lists: lists,
-		index: interfaceIndex,
+		index: index,
 	}
 	t, err := c.compile(rules, m)
 	if err != nil {
