@@ -184,15 +184,19 @@ type limitIDs struct {
 	ids  map[string]bpfLimitId // all that the map holds
 	used map[string]bool       // by the new rules
 	made []string
+
+	taken map[uint32]bool // counters
+	next  uint32          // no counter below it is free
 }
 
 func (g *Gate) openIDs() (*limitIDs, error) {
-	l := &limitIDs{gate: g, ids: map[string]bpfLimitId{}, used: map[string]bool{}}
+	l := &limitIDs{gate: g, ids: map[string]bpfLimitId{}, used: map[string]bool{}, taken: map[uint32]bool{}}
 	var name bpfLimitName
 	var id bpfLimitId
 	entries := g.objects.LimitIds.Iterate()
 	for entries.Next(&name, &id) {
 		l.ids[nameText(name)] = id
+		l.taken[id.Counter] = true
 	}
 	if err := entries.Err(); err != nil {
 		return nil, fmt.Errorf("read the limit ids: %w", err)
@@ -248,13 +252,10 @@ func (l *limitIDs) get(identity string) (bpfLimitId, error) {
 }
 
 func (l *limitIDs) freeCounter() (uint32, error) {
-	taken := make(map[uint32]bool, len(l.ids))
-	for _, id := range l.ids {
-		taken[id.Counter] = true
-	}
-	for c := range l.gate.objects.RuleCounters.MaxEntries() {
-		if !taken[c] {
-			return c, nil
+	for ; l.next < l.gate.objects.RuleCounters.MaxEntries(); l.next++ {
+		if !l.taken[l.next] {
+			l.taken[l.next] = true
+			return l.next, nil
 		}
 	}
 	return 0, errors.New("all counters are taken: remove rules first")
