@@ -23,7 +23,7 @@ check: ## gofmt, vet, staticcheck, and generated objects are fresh
 	@.ci/fresh
 
 test: build ## everything that is tested; as root nothing is skipped
-	@deploy/packages test
+	@deploy/packages test bench peers
 	@mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf 2>/dev/null || true
 	go vet ./...
 	go run ./internal/testsum -p 1 -timeout 20m ./...
@@ -32,8 +32,9 @@ demo: build ## both gates against a flood, live (root, about 30 s)
 	@deploy/packages test
 	go run ./demo
 
-bench: build ## the table of bench/latest.json; BENCH=packet runs a part
-	go run ./bench -part=$(BENCH)
+bench: build ## the table of bench/latest.json; BENCH=packet or flood runs a part, ALL_PEERS=1 compares with more
+	@deploy/packages bench $(if $(ALL_PEERS),peers) || true
+	go run ./bench -part=$(BENCH) $(if $(ALL_PEERS),-all-peers)
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

@@ -1,16 +1,20 @@
 // Command bench measures Headgate side by side with what it is compared to,
 // prints a table, and writes it to a JSON file.
 //
-// Machines differ and are noisy: rounds of all contenders are interleaved, the
-// best round of each counts, and what is quoted is the ratio within one run.
+// Machines differ and are noisy: rounds of all contenders are interleaved, one
+// round of each counts (the best, or the median where packets cross CPUs), and
+// what is quoted is the ratio within one run.
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 )
 
@@ -23,20 +27,36 @@ type Result struct {
 	To    string  `json:"ratio_to"` // the name of the line that Ratio is to
 }
 
+// options are what the parts may be asked for.
+type options struct {
+	allPeers bool // also compare with what few hosts have at hand
+}
+
 // parts are the benchmarks by name, in the order in which they run.
 var parts = []struct {
 	name string
-	run  func() ([]Result, error)
+	run  func(context.Context, options) ([]Result, error)
 }{
 	{"packet", packetPart},
+	{"flood", floodPart},
 }
 
 func main() {
 	part := flag.String("part", "", "run only this `part`: "+partNames())
 	out := flag.String("o", "bench/latest.json", "write the results to this `file`")
+	var o options
+	flag.BoolVar(&o.allPeers, "all-peers", false, "compare with more: xdp-filter in the flood")
 	flag.Parse()
-	if err := run(*part, *out); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := run(ctx, *part, *out, o)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+	switch {
+	case ctx.Err() != nil:
+		os.Exit(130)
+	case err != nil:
 		os.Exit(1)
 	}
 }
@@ -49,13 +69,13 @@ func partNames() string {
 	return strings.Join(names, ", ")
 }
 
-func run(part, out string) error {
+func run(ctx context.Context, part, out string, o options) error {
 	var all []Result
 	for _, p := range parts {
 		if part != "" && part != p.name {
 			continue
 		}
-		results, err := p.run()
+		results, err := p.run(ctx, o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"net/netip"
+	"os/exec"
+	"testing"
+
+	"github.com/headgate/headgate/internal/rig"
+)
+
+// TestFloodContenders floods each contender for a moment and looks where the
+// packets went: every one is counted once, by whoever dropped it.
+func TestFloodContenders(t *testing.T) {
+	rig.RequireRoot(t)
+	cpus, err := twoCPUs()
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, c := range contenders(true) {
+		t.Run(c.name, func(t *testing.T) {
+			if c.tool != "" {
+				if _, err := exec.LookPath(c.tool); err != nil {
+					t.Skipf("needs %s: %v (deploy/packages bench peers)", c.tool, err)
+				}
+			}
+			target, err := newTarget(c, cpus[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := target.close(); err != nil {
+					t.Errorf("take %s off: %v", c.name, err)
+				}
+			})
+			checkTarget(t, target, cpus[0])
+		})
+	}
+}
+
+const (
+	smokeSources = 100
+	smokeFrames  = 20_000
+)
+
+func checkTarget(t *testing.T, target *target, cpu int) {
+	t.Helper()
+	sender, err := newSender(target.wire, smokeSources, cpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.close()
+	s := &stream{target: target, sender: sender}
+	start := s.look(t)
+	if err := s.exhaust(t.Context(), smokeFrames); err != nil {
+		t.Fatal(err)
+	}
+	before := s.look(t)
+	got, err := s.send(t.Context(), smokeFrames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := s.look(t)
+
+	if got.received+got.overrun != smokeFrames || got.received == 0 {
+		t.Errorf("of %d frames %d were received and %d found the ring full", smokeFrames, got.received, got.overrun)
+	}
+	if got.cpu <= 0 {
+		t.Errorf("%d packets took %v of CPU", got.received, got.cpu)
+	}
+	switch {
+	case target.limits:
+		if n := after.passed - start.passed; n != smokeSources {
+			t.Errorf("%d packets of %d sources passed, want one each", n, smokeSources)
+		}
+		fallthrough
+	case target.guard.refused != nil:
+		if got.passed != 0 {
+			t.Errorf("%d of %d packets passed", got.passed, got.received)
+		}
+		if n := after.refused - before.refused; n != got.received {
+			t.Errorf("it counts %d packets as dropped, want %d", n, got.received)
+		}
+	case target.guard.close != nil: // a program without a counter
+		if got.stack != 0 {
+			t.Errorf("%d of %d packets reached the stack", got.stack, got.received)
+		}
+	default:
+		if got.passed != got.received {
+			t.Errorf("%d of %d packets reached UDP", got.passed, got.received)
+		}
+	}
+}
+
+// look is what the wire and the guard have counted.
+type look struct{ passed, refused uint64 }
+
+func (s *stream) look(t *testing.T) (l look) {
+	t.Helper()
+	tally, err := s.wire.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.passed = tally.passed
+	if s.guard.refused != nil {
+		if l.refused, err = s.guard.refused(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// TestFloodPart runs a tiny plan from end to end, and interrupted.
+func TestFloodPart(t *testing.T) {
+	rig.RequireRoot(t)
+	cpus, err := twoCPUs()
+	if err != nil {
+		t.Skip(err)
+	}
+	f := &flood{plan: floodPlan{rounds: 2, round: 1, chunk: smokeFrames}, sendCPU: cpus[0]}
+	defer func() {
+		if err := f.close(); err != nil {
+			t.Errorf("remove the flood: %v", err)
+		}
+	}()
+	for _, c := range contenders(false)[:2] {
+		if err := f.add(c, cpus[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results, err := f.measure(t.Context(), smokeSources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range results {
+		names = append(names, r.Name)
+		if !(r.Value > 0) || r.To != "" && !(r.Ratio > 0) || math.IsInf(r.Ratio, 0) {
+			t.Errorf("%+v is no measurement", r)
+		}
+	}
+	if len(results) != 3 || results[1].To != results[0].Name {
+		t.Errorf("results of %q, want two contenders, the second to the first, and the sender's rate", names)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.measure(ended, smokeSources); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v, want %v", err, context.Canceled)
+	}
+}
+
+// TestFloodSources: whatever source the program writes, the header's checksum
+// holds, and all sources are used.
+func TestFloodSources(t *testing.T) {
+	w := &wire{net: rig.Net(t)}
+	w.link = w.net.Links[0]
+	const sources, frames = 5, 200
+	sender, err := newSender(w, sources, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.close()
+	seen := map[netip.Addr]int{}
+	for range frames {
+		_, frame, err := sender.program.Test(sender.frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := headerSum(frame); sum != 0xffff {
+			t.Fatalf("frame %x: its IPv4 header adds up to %#x", frame, sum)
+		}
+		source := netip.AddrFrom4([4]byte(frame[offsetSource:]))
+		seen[source]++
+		clear(frame[offsetSource : offsetSource+4])
+		clear(frame[offsetID : offsetID+2])
+		rest := bytes.Clone(sender.frame)
+		clear(rest[offsetSource : offsetSource+4])
+		clear(rest[offsetID : offsetID+2])
+		if !bytes.Equal(frame, rest) {
+			t.Fatalf("frame %x: more than source and ID was written", frame)
+		}
+	}
+	for i := range sources {
+		if seen[floodSource(i)] == 0 {
+			t.Errorf("no frame of %d is from %v", frames, floodSource(i))
+		}
+		delete(seen, floodSource(i))
+	}
+	if len(seen) != 0 {
+		t.Errorf("sent from %v, which are no sources", seen)
+	}
+}
+
+// headerSum is the ones' complement sum of RFC 791 over an IPv4 header.
+func headerSum(frame []byte) uint32 {
+	var sum uint32
+	for at := 14; at < offsetEnd; at += 2 {
+		sum += uint32(binary.BigEndian.Uint16(frame[at:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return sum
+}
+
+func TestFloodRefusesBadSources(t *testing.T) {
+	for _, sources := range []int{-1, 0, maxSources + 1} {
+		if _, err := newSender(&wire{}, sources, 0); err == nil {
+			t.Errorf("a sender of %d sources was made", sources)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{[]float64{3}, 3},
+		{[]float64{9, 1, 2}, 2},
+		{[]float64{4, 1, 3, 100}, 3.5},
+	} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median of %v is %v, want %v", c.values, got, c.want)
+		}
+	}
+}
