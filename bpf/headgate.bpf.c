@@ -32,9 +32,12 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 	__u32 generation = READ(control->generation) & 1;
 	__u64 now = clock_cached(cpu, control);
 	__u16 source = 0, service;
+	struct plan *plan = bpf_map_lookup_elem(&plans, &generation);
 	struct limit_set *set;
 	struct prefix *prefix;
 
+	if (!plan)
+		return REASON_NO_RULE;
 	if (parsed == REASON_NO_RULE && p->shape & (SHAPE_VITAL | SHAPE_QUOTE)) {
 		if (judge_vital(ctx, p, generation, cpu, control, now) == REASON_VITAL)
 			return REASON_VITAL;
@@ -44,7 +47,7 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 	service = match_service(p, generation);
 	prefix = match_prefix(p, control);
 	if (prefix) {
-		source = prefix->class[generation];
+		source = prefix->class[generation & 1];
 		if ((service & CLASS_MANAGED) && (p->shape & SHAPE_PORTS) && (prefix->flags & PREFIX_MANAGEMENT) &&
 		    parsed == REASON_NO_RULE)
 			return REASON_MANAGEMENT;
@@ -53,9 +56,11 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 		if (prefix_blocks(prefix, now))
 			return REASON_BLOCK;
 	}
+	if (struck(p, plan, now))
+		return REASON_STRIKES;
 	if (parsed != REASON_NO_RULE)
 		return parsed;
-	set = match_limits(ctx, p, cpu, generation, source, service & ~CLASS_MANAGED);
+	set = match_limits(ctx, p, plan, cpu, generation, source, service & ~CLASS_MANAGED);
 	if (!set || !set->n)
 		return REASON_NO_RULE;
 	return judge(ctx, p, set, generation, cpu, control, now);
@@ -104,6 +109,7 @@ int headgate(struct xdp_md *ctx)
 
 /* For bpf2go: enums that no struct holds. */
 const enum dimension *unused_dimension __attribute__((unused));
+const struct event *unused_event __attribute__((unused));
 const enum slot_kind *unused_slot_kind __attribute__((unused));
 const enum reason *unused_reason __attribute__((unused));
 

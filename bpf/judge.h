@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "take.h"
+#include "strike.h"
 
 enum outcome {
 	OUTCOME_PASSED,
@@ -37,6 +37,8 @@ static __always_inline void count_rule(const struct limit *limit, enum outcome o
 
 static __always_inline enum reason refusal(enum take taken, const struct taking *t)
 {
+	if (taken == TAKE_UNKNOWN)
+		return REASON_UNKNOWN;
 	if (taken == TAKE_REFUSED)
 		return t->place & OVERFLOW ? REASON_TABLE_FULL : REASON_OVER_RATE;
 	return REASON_CONTENDED;
@@ -52,10 +54,11 @@ static __always_inline struct limit *set_limit(const struct limit_set *set, __u3
 }
 
 static __always_inline enum reason judge_one(struct xdp_md *ctx, const struct packet *p,
-					     struct limit *limit, struct cpu *cpu, __u64 now)
+					     struct limit *limit, struct cpu *cpu,
+					     __u32 generation, __u64 now)
 {
 	struct taking t = {};
-	enum take taken = take_one(&t, ctx, p, limit, cpu, now);
+	enum take taken = take_one(&t, ctx, p, limit, cpu, generation, now);
 	enum outcome outcome = OUTCOME_PASSED;
 
 	if (taken == TAKE_BUSY || taken == TAKE_LOST)
@@ -63,10 +66,26 @@ static __always_inline enum reason judge_one(struct xdp_md *ctx, const struct pa
 	if (taken != TAKE_OK)
 		outcome = limit->flags & LIMIT_WATCH ? OUTCOME_WATCHED : OUTCOME_REFUSED;
 	count_rule(limit, outcome, p->length);
-	return outcome == OUTCOME_REFUSED ? refusal(taken, &t) : REASON_WITHIN_RATE;
+	if (outcome != OUTCOME_REFUSED)
+		return REASON_WITHIN_RATE;
+	if (limit->extra)
+		strike(p, limit, generation, now);
+	return refusal(taken, &t);
 }
 
-/* What a limit's answer means for the packet: REASON_WITHIN_RATE to go on. */
+/* A limit has refused the packet: REASON_WITHIN_RATE to go on, if it watches. */
+static __always_inline enum reason judge_refused(const struct packet *p,
+						 const struct limit *limit,
+						 struct taking *t, enum take taken)
+{
+	t->over = true;
+	if (limit->flags & LIMIT_WATCH)
+		return REASON_WITHIN_RATE;
+	count_rule(limit, OUTCOME_REFUSED, p->length);
+	return refusal(taken, t);
+}
+
+/* What a limit's answer means for the packet. */
 static __always_inline enum reason judge_taken(const struct packet *p,
 					       const struct limit *limit, struct taking *t,
 					       struct cpu *cpu, enum take taken)
@@ -75,11 +94,7 @@ static __always_inline enum reason judge_taken(const struct packet *p,
 		return REASON_WITHIN_RATE;
 	if (taken != TAKE_REFUSED)
 		cpu->contended++;
-	t->over = true;
-	if (limit->flags & LIMIT_WATCH)
-		return REASON_WITHIN_RATE;
-	count_rule(limit, OUTCOME_REFUSED, p->length);
-	return refusal(taken, t);
+	return judge_refused(p, limit, t, taken);
 }
 
 /* Global functions: the verifier walks each once. The packet's takings lie in
@@ -132,15 +147,25 @@ __noinline int judge_many(const struct packet *p, const struct limit_set *set,
 	n = set->n;
 	for (i = 0; i < SET_LIMITS && i < n && reason == REASON_WITHIN_RATE; i++) {
 		limit = set_limit(set, i, generation);
-		if (limit)
+		if (!limit)
+			continue;
+		if (limit->extra &&
+		    take_unknown(&cpu->takings[i], p, limit, generation, now) == TAKE_UNKNOWN)
+			reason = judge_refused(p, limit, &cpu->takings[i], TAKE_UNKNOWN);
+		else
 			reason = judge_first(p, limit, &cpu->takings[i], cpu, now);
+		if (reason != REASON_WITHIN_RATE && limit->extra)
+			strike(p, limit, generation, now);
 	}
 	/* i is how many takings are this packet's */
 	n = i;
 	for (i = 0; i < SET_LIMITS && i < n && reason == REASON_WITHIN_RATE; i++) {
 		limit = set_limit(set, i, generation);
-		if (limit)
-			reason = judge_second(p, limit, &cpu->takings[i], cpu, now);
+		if (!limit)
+			continue;
+		reason = judge_second(p, limit, &cpu->takings[i], cpu, now);
+		if (reason != REASON_WITHIN_RATE && limit->extra)
+			strike(p, limit, generation, now);
 	}
 	for (i = 0; i < SET_LIMITS && i < n; i++) {
 		limit = set_limit(set, i, generation);
@@ -163,7 +188,7 @@ static __always_inline enum reason judge(struct xdp_md *ctx, const struct packet
 		struct limit *limit = set_limit(set, 0, generation);
 
 		if (limit)
-			return judge_one(ctx, p, limit, cpu, now);
+			return judge_one(ctx, p, limit, cpu, generation, now);
 	}
 	judge_prepare(ctx, p, set, cpu, generation);
 	return judge_many(p, set, generation, cpu, now);

@@ -90,6 +90,33 @@ struct {
 	__type(value, struct limit);
 } limits SEC(".maps");
 
+/* More of some limits. Two generations, like limits. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_EXTRAS);
+	__type(key, __u32);
+	__type(value, struct extra);
+} extras SEC(".maps");
+
+/* Until when, in ticks, a source is known whatever its bucket. Daemon: writes.
+ * Program: reads, only when what unknown sources take together is spent.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 262144);
+	__type(key, struct source_key);
+	__type(value, __u64);
+} vouches SEC(".maps");
+
+/* Sources that were blocked here. Program: writes one a block. Daemon: reads,
+ * and writes the lasting entry.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 262144);
+} events SEC(".maps");
+
 /* Which id and which counters a limit has. Daemon only. Ids are never given
  * twice: a dead limit's slots name nobody.
  */

@@ -206,13 +206,13 @@ __noinline int match_dimensions(struct xdp_md *ctx, const struct packet *p,
  */
 static __always_inline struct limit_set *match_limits(struct xdp_md *ctx,
 						      const struct packet *p,
+						      const struct plan *plan,
 						      struct cpu *cpu, __u32 generation,
 						      __u16 source, __u16 service)
 {
 	__u64 known = (__u64)generation << 32 | (__u64)source << 16 | service;
-	struct plan *plan = bpf_map_lookup_elem(&plans, &generation);
 
-	if (!plan || !plan->used)
+	if (!plan->used)
 		return NULL;
 	if (plan->used == 1 << DIM_SERVICE)
 		return set_at(generation, plan->sets[DIM_SERVICE] + service);

@@ -19,6 +19,7 @@ enum take {
 	TAKE_REFUSED,
 	TAKE_LOST,	/* the slot went to another key: look again */
 	TAKE_BUSY,	/* lost too many races */
+	TAKE_UNKNOWN,	/* what unknown sources take together is spent */
 };
 
 /* The source, cut to the prefix that makes one key. */
@@ -98,7 +99,80 @@ static __always_inline void taking_init(struct taking *t, struct xdp_md *ctx,
 	t->burst = limit->burst;
 	t->charged = false;
 	t->over = false;
+	t->shared = false;
 	t->place = 0;
+}
+
+static __always_inline struct extra *limit_extra(const struct limit *limit,
+						 __u32 generation)
+{
+	__u32 index = generation * MAX_EXTRAS + (limit->extra & (MAX_EXTRAS - 1));
+
+	if (!limit->extra)
+		return NULL;
+	return bpf_map_lookup_elem(&extras, &index);
+}
+
+static __always_inline struct source_key source_key(const struct packet *p)
+{
+	struct source_key key = { .hi = p->hi, .lo = p->lo };
+
+	if (p->shape & SHAPE_IPV6)
+		key.lo = 0;
+	return key;
+}
+
+/* Takes from a bucket outside the table. */
+static __always_inline bool take_shared(struct slot *slot, __u64 now, __u64 cost,
+					__u64 burst)
+{
+	__u64 tat = READ(slot->tat), next, seen;
+	int try;
+
+	for (try = 0; try < CHARGE_TRIES; try++) {
+		if (!bucket_take(tat, now, cost, burst, &next))
+			return false;
+		seen = __sync_val_compare_and_swap(&slot->tat, tat, next);
+		if (seen == tat)
+			return true;
+		tat = seen;
+	}
+	return false;
+}
+
+/* A source without a bucket takes from what unknown sources have together,
+ * unless somebody vouches for it: TAKE_OK to go on, or TAKE_UNKNOWN.
+ */
+__noinline int take_unknown(struct taking *t, const struct packet *p,
+			    const struct limit *limit, __u32 generation, __u64 now)
+{
+	struct overflow *shared;
+	struct source_key key;
+	struct extra *extra;
+	struct line *line;
+	__u64 cost, *end;
+	__u32 index;
+
+	if (!t || !p || !limit)
+		return TAKE_OK;
+	extra = limit_extra(limit, generation & 1);
+	if (!extra || !extra->unknown_mult)
+		return TAKE_OK;
+	index = table_index(t->tag);
+	line = bpf_map_lookup_elem(&buckets, &index);
+	if (!line || table_find(line, t->tag) >= 0)
+		return TAKE_OK;
+	index = limit->counter;
+	shared = bpf_map_lookup_elem(&overflows, &index);
+	if (!shared)
+		return TAKE_OK;
+	t->shared = true;
+	cost = bucket_cost(t->length, extra->unknown_mult, extra->unknown_shift);
+	if (take_shared(&shared->unknown, now, cost, extra->unknown_burst))
+		return TAKE_OK;
+	key = source_key(p);
+	end = bpf_map_lookup_elem(&vouches, &key);
+	return end && (__s64)(*end - now) > 0 ? TAKE_OK : TAKE_UNKNOWN;
 }
 
 /* Turns to the overflow bucket: the table has no slot for the key. */
@@ -108,6 +182,9 @@ static __always_inline void taking_overflow(struct taking *t, const struct limit
 	t->tag = 0;
 	t->cost = bucket_cost(t->length, limit->overflow_mult, limit->overflow_shift);
 	t->burst = limit->overflow_burst;
+	/* where the rule caps unknown sources, that has been taken from already */
+	if (t->shared)
+		t->cost = 0;
 }
 
 /* Finds or claims the bucket and says whether it admits the packet. A bucket
@@ -248,7 +325,7 @@ __noinline int take_second(struct taking *t, const struct limit *limit, struct c
  */
 static __always_inline enum take take_one(struct taking *t, struct xdp_md *ctx,
 					  const struct packet *p, const struct limit *limit,
-					  struct cpu *cpu, __u64 now)
+					  struct cpu *cpu, __u32 generation, __u64 now)
 {
 	struct line *line;
 	struct slot *slot;
@@ -257,6 +334,8 @@ static __always_inline enum take take_one(struct taking *t, struct xdp_md *ctx,
 	int way;
 
 	taking_init(t, ctx, p, limit);
+	if (limit->extra && take_unknown(t, p, limit, generation, now) == TAKE_UNKNOWN)
+		return TAKE_UNKNOWN;
 	index = table_index(t->tag);
 	line = bpf_map_lookup_elem(&buckets, &index);
 	if (!line)

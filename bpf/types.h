@@ -67,9 +67,25 @@ struct limit {
 	__u8 flags;
 	__u8 bits4;		/* PER_SOURCE: prefix length that makes one key */
 	__u8 bits6;
-	__u16 reserved[5];
+	__u16 extra;		/* index in extras of the same generation; 0: none */
+	__u16 reserved[4];
 };
 _Static_assert(sizeof(struct limit) == 64, "a limit is one cache line");
+
+#define MAX_EXTRAS	1024	/* limits with more to them, in a generation; 0 is none */
+
+/* What only some limits have. */
+struct extra {
+	__u64 strike_salt;	/* then: of the source's strike bucket */
+	__u64 strike_cost;	/* ticks a refusal; 0: no then */
+	__u64 strike_burst;
+	__u64 block;		/* ticks that a source is blocked */
+	__u64 unknown_mult;	/* unknown: as in struct limit; 0: no unknown */
+	__u64 unknown_burst;
+	__u8 unknown_shift;
+	__u8 reserved[15];
+};
+_Static_assert(sizeof(struct extra) == 64, "an extra is one cache line");
 
 #define SET_EXACT	(1 << 0)	/* a burst is too small for the cached clock */
 
@@ -106,9 +122,14 @@ struct plan {
 	__u32 crossed_sets;		/* the set of the last state 0 */
 	__u32 width[DIMENSIONS];	/* classes in a row of the dimension's crossing */
 	__u32 cells[DIMENSIONS];	/* where its crossing begins */
-	__u32 reserved[8];
+	__u32 flags;			/* PLAN_* */
+	__u32 reserved;
+	__u64 block_salt;		/* of sources' block slots */
+	__u64 reserved2[2];
 };
 _Static_assert(sizeof(struct plan) == 128, "plan layout");
+
+#define PLAN_BLOCKS	(1 << 0)	/* some rule blocks: look for block slots */
 
 /* classes: the places of a generation, one after the other. */
 #define PLACE_TCP		0		/* destination ports */
@@ -225,6 +246,8 @@ enum reason {
 	REASON_MALFORMED,
 	REASON_TRUNCATED,
 	REASON_VLAN_DEPTH,
+	REASON_STRIKES,
+	REASON_UNKNOWN,
 	REASONS,
 };
 
@@ -248,7 +271,8 @@ struct taking {
 	__u32 place;		/* line * WAYS + way, or OVERFLOW | counter */
 	__u8 charged;
 	__u8 over;		/* it has refused the packet */
-	__u16 reserved;
+	__u8 shared;		/* charged to what unknown sources take together */
+	__u8 reserved;
 };
 
 /* A CPU's own: its cached clock, and what it has seen. */
@@ -278,5 +302,20 @@ struct rule_counter {
  */
 struct overflow {
 	struct slot slot;
-	__u64 reserved[6];
+	struct slot unknown;	/* what unknown sources take together */
+	__u64 reserved[4];
+};
+
+/* A source as bucket keys have it: IPv4 whole, IPv6 by its /64. */
+struct source_key {
+	__u64 hi;
+	__u64 lo;
+};
+
+/* One source was blocked by a rule's then. */
+struct event {
+	struct source_key source;
+	__u32 limit;		/* its id */
+	__u32 reserved;
+	__u64 end;		/* ticks */
 };

@@ -59,7 +59,8 @@ type bpfCpu struct {
 		Place    uint32
 		Charged  uint8
 		Over     uint8
-		Reserved uint16
+		Shared   uint8
+		Reserved uint8
 	}
 	Merged bpfLimitSet
 }
@@ -83,6 +84,26 @@ const (
 	bpfDimensionDIMENSIONS      bpfDimension = 7
 )
 
+type bpfEvent struct {
+	_        structs.HostLayout
+	Source   bpfSourceKey
+	Limit    uint32
+	Reserved uint32
+	End      uint64
+}
+
+type bpfExtra struct {
+	_            structs.HostLayout
+	StrikeSalt   uint64
+	StrikeCost   uint64
+	StrikeBurst  uint64
+	Block        uint64
+	UnknownMult  uint64
+	UnknownBurst uint64
+	UnknownShift uint8
+	Reserved     [15]uint8
+}
+
 type bpfInterfaceKey struct {
 	_          structs.HostLayout
 	Generation uint32
@@ -104,7 +125,8 @@ type bpfLimit struct {
 	Flags         uint8
 	Bits4         uint8
 	Bits6         uint8
-	Reserved      [5]uint16
+	Extra         uint16
+	Reserved      [4]uint16
 }
 
 type bpfLimitId struct {
@@ -145,7 +167,8 @@ type bpfMeta struct {
 type bpfOverflow struct {
 	_        structs.HostLayout
 	Slot     bpfSlot
-	Reserved [6]uint64
+	Unknown  bpfSlot
+	Reserved [4]uint64
 }
 
 type bpfOwnAddress struct {
@@ -161,7 +184,10 @@ type bpfPlan struct {
 	CrossedSets uint32
 	Width       [7]uint32
 	Cells       [7]uint32
-	Reserved    [8]uint32
+	Flags       uint32
+	Reserved    uint32
+	BlockSalt   uint64
+	Reserved2   [2]uint64
 }
 
 type bpfPrefix struct {
@@ -202,7 +228,9 @@ const (
 	bpfReasonREASON_MALFORMED   bpfReason = 10
 	bpfReasonREASON_TRUNCATED   bpfReason = 11
 	bpfReasonREASON_VLAN_DEPTH  bpfReason = 12
-	bpfReasonREASONS            bpfReason = 13
+	bpfReasonREASON_STRIKES     bpfReason = 13
+	bpfReasonREASON_UNKNOWN     bpfReason = 14
+	bpfReasonREASONS            bpfReason = 15
 )
 
 type bpfRuleCounter struct {
@@ -227,6 +255,12 @@ const (
 	bpfSlotKindSLOT_FLOW   bpfSlotKind = 3
 )
 
+type bpfSourceKey struct {
+	_  structs.HostLayout
+	Hi uint64
+	Lo uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -238,6 +272,8 @@ const (
 	bpfMapCrossings       = "crossings"
 	bpfMapDestinations4   = "destinations4"
 	bpfMapDestinations6   = "destinations6"
+	bpfMapEvents          = "events"
+	bpfMapExtras          = "extras"
 	bpfMapInterfaces      = "interfaces"
 	bpfMapLimitIds        = "limit_ids"
 	bpfMapLimitSets       = "limit_sets"
@@ -249,6 +285,7 @@ const (
 	bpfMapPrefixes4       = "prefixes4"
 	bpfMapPrefixes6       = "prefixes6"
 	bpfMapRuleCounters    = "rule_counters"
+	bpfMapVouches         = "vouches"
 	bpfProgHeadgate       = "headgate"
 	bpfVarCachedClock     = "cached_clock"
 	bpfVarEpoch           = "epoch"
@@ -260,6 +297,7 @@ const (
 	bpfVarSeed2           = "seed2"
 	bpfVarSeed3           = "seed3"
 	bpfVarUnusedDimension = "unused_dimension"
+	bpfVarUnusedEvent     = "unused_event"
 	bpfVarUnusedReason    = "unused_reason"
 	bpfVarUnusedSlotKind  = "unused_slot_kind"
 )
@@ -320,6 +358,8 @@ type bpfMapSpecs struct {
 	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
 	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
 	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Extras        *ebpf.MapSpec `ebpf:"extras"`
 	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
 	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
 	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
@@ -331,6 +371,7 @@ type bpfMapSpecs struct {
 	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
+	Vouches       *ebpf.MapSpec `ebpf:"vouches"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -347,6 +388,7 @@ type bpfVariableSpecs struct {
 	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
 	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
 	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
+	UnusedEvent     *ebpf.VariableSpec `ebpf:"unused_event"`
 	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
@@ -378,6 +420,8 @@ type bpfMaps struct {
 	Crossings     *ebpf.Map `ebpf:"crossings"`
 	Destinations4 *ebpf.Map `ebpf:"destinations4"`
 	Destinations6 *ebpf.Map `ebpf:"destinations6"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Extras        *ebpf.Map `ebpf:"extras"`
 	Interfaces    *ebpf.Map `ebpf:"interfaces"`
 	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
 	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
@@ -389,6 +433,7 @@ type bpfMaps struct {
 	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
+	Vouches       *ebpf.Map `ebpf:"vouches"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -400,6 +445,8 @@ func (m *bpfMaps) Close() error {
 		m.Crossings,
 		m.Destinations4,
 		m.Destinations6,
+		m.Events,
+		m.Extras,
 		m.Interfaces,
 		m.LimitIds,
 		m.LimitSets,
@@ -411,6 +458,7 @@ func (m *bpfMaps) Close() error {
 		m.Prefixes4,
 		m.Prefixes6,
 		m.RuleCounters,
+		m.Vouches,
 	)
 }
 
@@ -428,6 +476,7 @@ type bpfVariables struct {
 	Seed2           *ebpf.Variable `ebpf:"seed2"`
 	Seed3           *ebpf.Variable `ebpf:"seed3"`
 	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
+	UnusedEvent     *ebpf.Variable `ebpf:"unused_event"`
 	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }

@@ -52,7 +52,8 @@ type tables struct {
 	crossings    []uint16 // by cell
 	sets         []bpfLimitSet
 	limits       []bpfLimit
-	names        []string // of limits, "" for the built-in ones
+	extras       []bpfExtra // by limit.extra; the first is none
+	names        []string   // of limits, "" for the built-in ones
 	sources      *prefixClasses
 	destinations *prefixClasses
 	interfaces   map[uint32]uint16 // by index
@@ -71,7 +72,7 @@ type piece struct {
 // compiler is what a compilation needs from outside.
 type compiler struct {
 	ids   func(identity string) (bpfLimitId, error)
-	salt  func(id uint32) uint64
+	salt  func(kind bpfSlotKind, id uint32) uint64
 	cpus  int
 	lists map[string][]netip.Prefix
 	index func(iface string) (uint32, error)
@@ -112,7 +113,8 @@ func sourceBits6(r *config.Rule) uint8 {
 
 // compile turns the network gate's rules into tables.
 func (c *compiler) compile(rules []config.Rule, m config.Management) (*tables, error) {
-	t := &tables{classes: make([]uint16, places), interfaces: map[uint32]uint16{}}
+	t := &tables{classes: make([]uint16, places), interfaces: map[uint32]uint16{}, extras: make([]bpfExtra, 1)}
+	t.plan.BlockSalt = c.salt(bpfSlotKindSLOT_BLOCK, 0)
 	if err := c.addVital(t); err != nil {
 		return nil, err
 	}
@@ -174,10 +176,11 @@ func (c *compiler) addVital(t *tables) error {
 // addRule makes a rule's limits: one of its own figures and one an override,
 // all with one id, one bucket key and one counter.
 func (c *compiler) addRule(t *tables, r *config.Rule) ([]piece, error) {
-	if r.Unknown != nil || r.Then != nil {
-		return nil, fmt.Errorf("this version does not have `unknown` and `then` yet: remove them")
-	}
 	id, err := c.ids(identity(r))
+	if err != nil {
+		return nil, err
+	}
+	extra, err := c.addExtra(t, r, id)
 	if err != nil {
 		return nil, err
 	}
@@ -198,6 +201,7 @@ func (c *compiler) addRule(t *tables, r *config.Rule) ([]piece, error) {
 			return nil, err
 		}
 		l.Bits4, l.Bits6 = sourceBits4(r), sourceBits6(r)
+		l.Extra = extra
 		if r.Mode == config.Watch {
 			l.Flags |= limitWatch
 		}
@@ -232,7 +236,7 @@ func (c *compiler) newLimit(rate config.Rate, burst int64, id bpfLimitId) (bpfLi
 		return bpfLimit{}, err
 	}
 	l := bpfLimit{
-		Salt: c.salt(id.Id), Mult: f.Mult, Burst: f.Burst, Shift: f.Shift,
+		Salt: c.salt(bpfSlotKindSLOT_RULE, id.Id), Mult: f.Mult, Burst: f.Burst, Shift: f.Shift,
 		// the same tolerance in time at a tenth of the cost
 		OverflowMult: max(f.Mult/overflowFactor, 1), OverflowBurst: f.Burst, OverflowShift: f.Shift,
 		Id: id.Id, Counter: id.Counter, Bits4: 32, Bits6: 64,

@@ -94,6 +94,8 @@ var reasonNames = [bpfReasonREASONS]string{
 	bpfReasonREASON_MALFORMED:   "malformed",
 	bpfReasonREASON_TRUNCATED:   "truncated",
 	bpfReasonREASON_VLAN_DEPTH:  "vlan_depth",
+	bpfReasonREASON_STRIKES:     "strikes",
+	bpfReasonREASON_UNKNOWN:     "unknown",
 }
 
 // Table returns the state of the bucket table. It reads all of it: 16 MiB by
@@ -150,6 +152,7 @@ func (g *Gate) adoptCounters() error {
 	for identity, id := range ids.ids {
 		if name, ok := ruleOfIdentity(identity); ok {
 			g.counters[name] = id.Counter
+			g.ruleIDs[id.Id] = name
 		}
 	}
 	return nil

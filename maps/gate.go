@@ -51,6 +51,7 @@ type Gate struct {
 	lists        *lists
 	destinations *destinations
 	counters     map[string]uint32 // rule name → index in rule_counters
+	ruleIDs      map[uint32]string // limit id → rule name
 	adopted      bool
 }
 
@@ -77,7 +78,7 @@ func Open(o Options) (*Gate, error) {
 	if err := adoptSizes(spec, dir); err != nil {
 		return nil, err
 	}
-	g := &Gate{counters: map[string]uint32{}}
+	g := &Gate{counters: map[string]uint32{}, ruleIDs: map[uint32]string{}}
 	if err := g.load(spec, dir, o.Clock); err != nil {
 		return nil, err
 	}

@@ -160,8 +160,10 @@ func (g *Gate) Block(p netip.Prefix, end time.Time) error {
 	return g.change(p, func(o *own) { o.end = g.ticksAt(end) })
 }
 
-// Unblock ends the block of exactly p. Blocks that cover p stay.
+// Unblock ends the block of exactly p, also one by a rule's then. Blocks that
+// cover p stay.
 func (g *Gate) Unblock(p netip.Prefix) error {
+	defer g.unstrike(p.Masked())
 	return g.change(p, func(o *own) { o.end = 0 })
 }
 

@@ -224,7 +224,7 @@ func (g *Gate) mapsByName() map[string]*ebpf.Map {
 		"metas": o.Metas, "plans": o.Plans, "classes": o.Classes, "crossings": o.Crossings,
 		"interfaces": o.Interfaces, "limit_sets": o.LimitSets,
 		"destinations4": o.Destinations4, "destinations6": o.Destinations6,
-		"limits": o.Limits, "limit_ids": o.LimitIds, "prefixes4": o.Prefixes4,
+		"limits": o.Limits, "extras": o.Extras, "vouches": o.Vouches, "events": o.Events, "limit_ids": o.LimitIds, "prefixes4": o.Prefixes4,
 		"prefixes6": o.Prefixes6, "own_addresses": o.OwnAddresses, "cpus": o.Cpus,
 		"rule_counters": o.RuleCounters,
 	}

@@ -34,7 +34,7 @@ func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[stri
 	}
 	c := &compiler{
 		ids:   ids.get,
-		salt:  func(id uint32) uint64 { return g.table.salt(bpfSlotKindSLOT_RULE, id) },
+		salt:  g.table.salt,
 		cpus:  onlineCPUs(),
 		lists: lists,
 		index: index,
@@ -48,10 +48,11 @@ func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[stri
 		return errors.Join(err, ids.giveUp())
 	}
 	g.control.setGeneration(idle)
-	g.counters = map[string]uint32{}
+	g.counters, g.ruleIDs = map[string]uint32{}, map[uint32]string{}
 	for i, name := range t.names {
 		if name != "" {
 			g.counters[name] = t.limits[i].Counter
+			g.ruleIDs[t.limits[i].Id] = name
 		}
 	}
 	return ids.dropUnused()
@@ -78,6 +79,9 @@ func (g *Gate) writeGeneration(generation uint32, t *tables) error {
 		return err
 	}
 	if err := writeArray(o.Limits, generation, t.limits); err != nil {
+		return err
+	}
+	if err := writeArray(o.Extras, generation, t.extras); err != nil {
 		return err
 	}
 	if err := writeArray(o.Plans, generation, []bpfPlan{t.plan}); err != nil {

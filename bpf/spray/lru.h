@@ -19,7 +19,7 @@ struct {
 
 static __always_inline enum take take_lru(struct taking *t, struct xdp_md *ctx,
 					  const struct packet *p, const struct limit *limit,
-					  struct cpu *cpu, __u64 now)
+					  struct cpu *cpu, __u32 generation, __u64 now)
 {
 	struct lru_key key = { .salt = limit->salt, .hi = p->hi, .lo = p->lo };
 	__u64 *tat, next, seen, old;

@@ -57,7 +57,8 @@ type countedCpu struct {
 		Place    uint32
 		Charged  uint8
 		Over     uint8
-		Reserved uint16
+		Shared   uint8
+		Reserved uint8
 	}
 	Merged countedLimitSet
 }
@@ -66,6 +67,18 @@ type countedDestination struct {
 	_        structs.HostLayout
 	Class    [2]uint16
 	Reserved uint32
+}
+
+type countedExtra struct {
+	_            structs.HostLayout
+	StrikeSalt   uint64
+	StrikeCost   uint64
+	StrikeBurst  uint64
+	Block        uint64
+	UnknownMult  uint64
+	UnknownBurst uint64
+	UnknownShift uint8
+	Reserved     [15]uint8
 }
 
 type countedInterfaceKey struct {
@@ -89,7 +102,8 @@ type countedLimit struct {
 	Flags         uint8
 	Bits4         uint8
 	Bits6         uint8
-	Reserved      [5]uint16
+	Extra         uint16
+	Reserved      [4]uint16
 }
 
 type countedLimitId struct {
@@ -138,7 +152,12 @@ type countedOverflow struct {
 		Tag uint64
 		Tat uint64
 	}
-	Reserved [6]uint64
+	Unknown struct {
+		_   structs.HostLayout
+		Tag uint64
+		Tat uint64
+	}
+	Reserved [4]uint64
 }
 
 type countedOwnAddress struct {
@@ -154,7 +173,10 @@ type countedPlan struct {
 	CrossedSets uint32
 	Width       [7]uint32
 	Cells       [7]uint32
-	Reserved    [8]uint32
+	Flags       uint32
+	Reserved    uint32
+	BlockSalt   uint64
+	Reserved2   [2]uint64
 }
 
 type countedPrefix struct {
@@ -198,6 +220,12 @@ type countedRuleCounter struct {
 	}
 }
 
+type countedSourceKey struct {
+	_  structs.HostLayout
+	Hi uint64
+	Lo uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -209,6 +237,8 @@ const (
 	countedMapCrossings       = "crossings"
 	countedMapDestinations4   = "destinations4"
 	countedMapDestinations6   = "destinations6"
+	countedMapEvents          = "events"
+	countedMapExtras          = "extras"
 	countedMapInterfaces      = "interfaces"
 	countedMapLimitIds        = "limit_ids"
 	countedMapLimitSets       = "limit_sets"
@@ -220,6 +250,7 @@ const (
 	countedMapPrefixes4       = "prefixes4"
 	countedMapPrefixes6       = "prefixes6"
 	countedMapRuleCounters    = "rule_counters"
+	countedMapVouches         = "vouches"
 	countedProgHeadgate       = "headgate"
 	countedVarCachedClock     = "cached_clock"
 	countedVarEpoch           = "epoch"
@@ -232,6 +263,7 @@ const (
 	countedVarSeed2           = "seed2"
 	countedVarSeed3           = "seed3"
 	countedVarUnusedDimension = "unused_dimension"
+	countedVarUnusedEvent     = "unused_event"
 	countedVarUnusedReason    = "unused_reason"
 	countedVarUnusedSlotKind  = "unused_slot_kind"
 )
@@ -292,6 +324,8 @@ type countedMapSpecs struct {
 	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
 	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
 	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Extras        *ebpf.MapSpec `ebpf:"extras"`
 	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
 	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
 	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
@@ -303,6 +337,7 @@ type countedMapSpecs struct {
 	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
+	Vouches       *ebpf.MapSpec `ebpf:"vouches"`
 }
 
 // countedVariableSpecs contains global variables before they are loaded into the kernel.
@@ -320,6 +355,7 @@ type countedVariableSpecs struct {
 	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
 	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
 	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
+	UnusedEvent     *ebpf.VariableSpec `ebpf:"unused_event"`
 	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
@@ -351,6 +387,8 @@ type countedMaps struct {
 	Crossings     *ebpf.Map `ebpf:"crossings"`
 	Destinations4 *ebpf.Map `ebpf:"destinations4"`
 	Destinations6 *ebpf.Map `ebpf:"destinations6"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Extras        *ebpf.Map `ebpf:"extras"`
 	Interfaces    *ebpf.Map `ebpf:"interfaces"`
 	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
 	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
@@ -362,6 +400,7 @@ type countedMaps struct {
 	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
+	Vouches       *ebpf.Map `ebpf:"vouches"`
 }
 
 func (m *countedMaps) Close() error {
@@ -373,6 +412,8 @@ func (m *countedMaps) Close() error {
 		m.Crossings,
 		m.Destinations4,
 		m.Destinations6,
+		m.Events,
+		m.Extras,
 		m.Interfaces,
 		m.LimitIds,
 		m.LimitSets,
@@ -384,6 +425,7 @@ func (m *countedMaps) Close() error {
 		m.Prefixes4,
 		m.Prefixes6,
 		m.RuleCounters,
+		m.Vouches,
 	)
 }
 
@@ -402,6 +444,7 @@ type countedVariables struct {
 	Seed2           *ebpf.Variable `ebpf:"seed2"`
 	Seed3           *ebpf.Variable `ebpf:"seed3"`
 	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
+	UnusedEvent     *ebpf.Variable `ebpf:"unused_event"`
 	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }

@@ -57,7 +57,8 @@ type lruCpu struct {
 		Place    uint32
 		Charged  uint8
 		Over     uint8
-		Reserved uint16
+		Shared   uint8
+		Reserved uint8
 	}
 	Merged lruLimitSet
 }
@@ -66,6 +67,18 @@ type lruDestination struct {
 	_        structs.HostLayout
 	Class    [2]uint16
 	Reserved uint32
+}
+
+type lruExtra struct {
+	_            structs.HostLayout
+	StrikeSalt   uint64
+	StrikeCost   uint64
+	StrikeBurst  uint64
+	Block        uint64
+	UnknownMult  uint64
+	UnknownBurst uint64
+	UnknownShift uint8
+	Reserved     [15]uint8
 }
 
 type lruInterfaceKey struct {
@@ -89,7 +102,8 @@ type lruLimit struct {
 	Flags         uint8
 	Bits4         uint8
 	Bits6         uint8
-	Reserved      [5]uint16
+	Extra         uint16
+	Reserved      [4]uint16
 }
 
 type lruLimitId struct {
@@ -145,7 +159,12 @@ type lruOverflow struct {
 		Tag uint64
 		Tat uint64
 	}
-	Reserved [6]uint64
+	Unknown struct {
+		_   structs.HostLayout
+		Tag uint64
+		Tat uint64
+	}
+	Reserved [4]uint64
 }
 
 type lruOwnAddress struct {
@@ -161,7 +180,10 @@ type lruPlan struct {
 	CrossedSets uint32
 	Width       [7]uint32
 	Cells       [7]uint32
-	Reserved    [8]uint32
+	Flags       uint32
+	Reserved    uint32
+	BlockSalt   uint64
+	Reserved2   [2]uint64
 }
 
 type lruPrefix struct {
@@ -205,6 +227,12 @@ type lruRuleCounter struct {
 	}
 }
 
+type lruSourceKey struct {
+	_  structs.HostLayout
+	Hi uint64
+	Lo uint64
+}
+
 type lruSpraySetting struct {
 	_       structs.HostLayout
 	Sources uint64
@@ -228,6 +256,8 @@ const (
 	lruMapCrossings       = "crossings"
 	lruMapDestinations4   = "destinations4"
 	lruMapDestinations6   = "destinations6"
+	lruMapEvents          = "events"
+	lruMapExtras          = "extras"
 	lruMapInterfaces      = "interfaces"
 	lruMapLimitIds        = "limit_ids"
 	lruMapLimitSets       = "limit_sets"
@@ -242,6 +272,7 @@ const (
 	lruMapRuleCounters    = "rule_counters"
 	lruMapSpraySettings   = "spray_settings"
 	lruMapSprayStates     = "spray_states"
+	lruMapVouches         = "vouches"
 	lruProgHeadgate       = "headgate"
 	lruProgSprayBare      = "spray_bare"
 	lruProgSprayGate      = "spray_gate"
@@ -255,6 +286,7 @@ const (
 	lruVarSeed2           = "seed2"
 	lruVarSeed3           = "seed3"
 	lruVarUnusedDimension = "unused_dimension"
+	lruVarUnusedEvent     = "unused_event"
 	lruVarUnusedReason    = "unused_reason"
 	lruVarUnusedSlotKind  = "unused_slot_kind"
 )
@@ -317,6 +349,8 @@ type lruMapSpecs struct {
 	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
 	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
 	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Extras        *ebpf.MapSpec `ebpf:"extras"`
 	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
 	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
 	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
@@ -331,6 +365,7 @@ type lruMapSpecs struct {
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
 	SpraySettings *ebpf.MapSpec `ebpf:"spray_settings"`
 	SprayStates   *ebpf.MapSpec `ebpf:"spray_states"`
+	Vouches       *ebpf.MapSpec `ebpf:"vouches"`
 }
 
 // lruVariableSpecs contains global variables before they are loaded into the kernel.
@@ -347,6 +382,7 @@ type lruVariableSpecs struct {
 	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
 	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
 	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
+	UnusedEvent     *ebpf.VariableSpec `ebpf:"unused_event"`
 	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
@@ -378,6 +414,8 @@ type lruMaps struct {
 	Crossings     *ebpf.Map `ebpf:"crossings"`
 	Destinations4 *ebpf.Map `ebpf:"destinations4"`
 	Destinations6 *ebpf.Map `ebpf:"destinations6"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Extras        *ebpf.Map `ebpf:"extras"`
 	Interfaces    *ebpf.Map `ebpf:"interfaces"`
 	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
 	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
@@ -392,6 +430,7 @@ type lruMaps struct {
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
 	SpraySettings *ebpf.Map `ebpf:"spray_settings"`
 	SprayStates   *ebpf.Map `ebpf:"spray_states"`
+	Vouches       *ebpf.Map `ebpf:"vouches"`
 }
 
 func (m *lruMaps) Close() error {
@@ -403,6 +442,8 @@ func (m *lruMaps) Close() error {
 		m.Crossings,
 		m.Destinations4,
 		m.Destinations6,
+		m.Events,
+		m.Extras,
 		m.Interfaces,
 		m.LimitIds,
 		m.LimitSets,
@@ -417,6 +458,7 @@ func (m *lruMaps) Close() error {
 		m.RuleCounters,
 		m.SpraySettings,
 		m.SprayStates,
+		m.Vouches,
 	)
 }
 
@@ -434,6 +476,7 @@ type lruVariables struct {
 	Seed2           *ebpf.Variable `ebpf:"seed2"`
 	Seed3           *ebpf.Variable `ebpf:"seed3"`
 	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
+	UnusedEvent     *ebpf.Variable `ebpf:"unused_event"`
 	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }

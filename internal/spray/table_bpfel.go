@@ -57,7 +57,8 @@ type tableCpu struct {
 		Place    uint32
 		Charged  uint8
 		Over     uint8
-		Reserved uint16
+		Shared   uint8
+		Reserved uint8
 	}
 	Merged tableLimitSet
 }
@@ -66,6 +67,18 @@ type tableDestination struct {
 	_        structs.HostLayout
 	Class    [2]uint16
 	Reserved uint32
+}
+
+type tableExtra struct {
+	_            structs.HostLayout
+	StrikeSalt   uint64
+	StrikeCost   uint64
+	StrikeBurst  uint64
+	Block        uint64
+	UnknownMult  uint64
+	UnknownBurst uint64
+	UnknownShift uint8
+	Reserved     [15]uint8
 }
 
 type tableInterfaceKey struct {
@@ -89,7 +102,8 @@ type tableLimit struct {
 	Flags         uint8
 	Bits4         uint8
 	Bits6         uint8
-	Reserved      [5]uint16
+	Extra         uint16
+	Reserved      [4]uint16
 }
 
 type tableLimitId struct {
@@ -138,7 +152,12 @@ type tableOverflow struct {
 		Tag uint64
 		Tat uint64
 	}
-	Reserved [6]uint64
+	Unknown struct {
+		_   structs.HostLayout
+		Tag uint64
+		Tat uint64
+	}
+	Reserved [4]uint64
 }
 
 type tableOwnAddress struct {
@@ -154,7 +173,10 @@ type tablePlan struct {
 	CrossedSets uint32
 	Width       [7]uint32
 	Cells       [7]uint32
-	Reserved    [8]uint32
+	Flags       uint32
+	Reserved    uint32
+	BlockSalt   uint64
+	Reserved2   [2]uint64
 }
 
 type tablePrefix struct {
@@ -198,6 +220,12 @@ type tableRuleCounter struct {
 	}
 }
 
+type tableSourceKey struct {
+	_  structs.HostLayout
+	Hi uint64
+	Lo uint64
+}
+
 type tableSpraySetting struct {
 	_       structs.HostLayout
 	Sources uint64
@@ -221,6 +249,8 @@ const (
 	tableMapCrossings       = "crossings"
 	tableMapDestinations4   = "destinations4"
 	tableMapDestinations6   = "destinations6"
+	tableMapEvents          = "events"
+	tableMapExtras          = "extras"
 	tableMapInterfaces      = "interfaces"
 	tableMapLimitIds        = "limit_ids"
 	tableMapLimitSets       = "limit_sets"
@@ -234,6 +264,7 @@ const (
 	tableMapRuleCounters    = "rule_counters"
 	tableMapSpraySettings   = "spray_settings"
 	tableMapSprayStates     = "spray_states"
+	tableMapVouches         = "vouches"
 	tableProgHeadgate       = "headgate"
 	tableProgSprayBare      = "spray_bare"
 	tableProgSprayGate      = "spray_gate"
@@ -247,6 +278,7 @@ const (
 	tableVarSeed2           = "seed2"
 	tableVarSeed3           = "seed3"
 	tableVarUnusedDimension = "unused_dimension"
+	tableVarUnusedEvent     = "unused_event"
 	tableVarUnusedReason    = "unused_reason"
 	tableVarUnusedSlotKind  = "unused_slot_kind"
 )
@@ -309,6 +341,8 @@ type tableMapSpecs struct {
 	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
 	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
 	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Extras        *ebpf.MapSpec `ebpf:"extras"`
 	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
 	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
 	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
@@ -322,6 +356,7 @@ type tableMapSpecs struct {
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
 	SpraySettings *ebpf.MapSpec `ebpf:"spray_settings"`
 	SprayStates   *ebpf.MapSpec `ebpf:"spray_states"`
+	Vouches       *ebpf.MapSpec `ebpf:"vouches"`
 }
 
 // tableVariableSpecs contains global variables before they are loaded into the kernel.
@@ -338,6 +373,7 @@ type tableVariableSpecs struct {
 	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
 	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
 	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
+	UnusedEvent     *ebpf.VariableSpec `ebpf:"unused_event"`
 	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
@@ -369,6 +405,8 @@ type tableMaps struct {
 	Crossings     *ebpf.Map `ebpf:"crossings"`
 	Destinations4 *ebpf.Map `ebpf:"destinations4"`
 	Destinations6 *ebpf.Map `ebpf:"destinations6"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Extras        *ebpf.Map `ebpf:"extras"`
 	Interfaces    *ebpf.Map `ebpf:"interfaces"`
 	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
 	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
@@ -382,6 +420,7 @@ type tableMaps struct {
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
 	SpraySettings *ebpf.Map `ebpf:"spray_settings"`
 	SprayStates   *ebpf.Map `ebpf:"spray_states"`
+	Vouches       *ebpf.Map `ebpf:"vouches"`
 }
 
 func (m *tableMaps) Close() error {
@@ -393,6 +432,8 @@ func (m *tableMaps) Close() error {
 		m.Crossings,
 		m.Destinations4,
 		m.Destinations6,
+		m.Events,
+		m.Extras,
 		m.Interfaces,
 		m.LimitIds,
 		m.LimitSets,
@@ -406,6 +447,7 @@ func (m *tableMaps) Close() error {
 		m.RuleCounters,
 		m.SpraySettings,
 		m.SprayStates,
+		m.Vouches,
 	)
 }
 
@@ -423,6 +465,7 @@ type tableVariables struct {
 	Seed2           *ebpf.Variable `ebpf:"seed2"`
 	Seed3           *ebpf.Variable `ebpf:"seed3"`
 	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
+	UnusedEvent     *ebpf.Variable `ebpf:"unused_event"`
 	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }
