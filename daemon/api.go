@@ -12,6 +12,7 @@ import (
 //	GET    /v1/rules          POST /v1/rules    DELETE /v1/rules/{name}
 //	GET    /v1/blocks         POST /v1/blocks   DELETE /v1/blocks?prefix=P[&reason=R]
 //	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R]
+//	GET    /v1/vouches        POST /v1/vouches  DELETE /v1/vouches?source=A
 //	POST   /v1/reload         POST /v1/detach
 //
 // Who may open the socket may do all of it. An answer that is not 2xx carries a

@@ -117,6 +117,7 @@ func (d *daemon) controlHandler() http.Handler {
 	}))
 	d.handleEntries(m, blocks)
 	d.handleEntries(m, allows)
+	d.handleVouches(m)
 	m.Handle("POST /v1/reload", answerWith(d.log, func(r *http.Request) (any, error) {
 		reply, err := d.reload(r.Context(), true)
 		if err != nil {

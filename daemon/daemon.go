@@ -103,6 +103,7 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.reconcile(ctx) })
 	tasks.Go(func() error { return d.network.follow(ctx) })
 	tasks.Go(func() error { return d.network.sweep(ctx) })
+	tasks.Go(func() error { return d.heedStrikes(ctx) })
 	tasks.Go(func() error { return d.watchConfig(ctx) })
 	tasks.Go(func() error { return d.obeyHangups(ctx, hangup) })
 	d.log.Info("up", "pid", os.Getpid(), "config", d.path, "control", socket, "rules", len(d.policy.rules))

@@ -32,8 +32,10 @@ func (g *Gate) Events() (*Events, error) {
 	return &Events{gate: g, reader: r}, nil
 }
 
-// Next waits for the next event. It returns os.ErrClosed after Close.
-func (e *Events) Next() (Struck, error) {
+// Next waits for the next event until the deadline, then it returns
+// os.ErrDeadlineExceeded. It returns os.ErrClosed after Close.
+func (e *Events) Next(deadline time.Time) (Struck, error) {
+	e.reader.SetDeadline(deadline)
 	record, err := e.reader.Read()
 	if err != nil {
 		return Struck{}, err
@@ -49,6 +51,9 @@ func (e *Events) Next() (Struck, error) {
 		End:    time.Now().Add(time.Duration(left / ticksPerNano)),
 	}, nil
 }
+
+// Of tells whether the events are g's: a gate that was opened anew has others.
+func (e *Events) Of(g *Gate) bool { return e.gate == g }
 
 // Close ends Next.
 func (e *Events) Close() error { return e.reader.Close() }

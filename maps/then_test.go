@@ -38,7 +38,7 @@ func TestThenBlocks(t *testing.T) {
 			g.want("strikes", other)
 		}
 		g.want("within_rate", from("203.0.113.77"))
-		struck, err := events.Next()
+		struck, err := events.Next(time.Now().Add(10 * time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

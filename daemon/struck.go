@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/headgate/headgate/maps"
+)
+
+const (
+	// struckWait is how long the events are waited for at a time.
+	struckWait = time.Second
+	// struckBatch bounds how many blocks one change of the lists takes.
+	struckBatch = 1000
+)
+
+// FromRule is the origin of a block that a rule's then made.
+const FromRule = "rule"
+
+// heedStrikes turns what rules' then has blocked into blocks with a reason that
+// outlive a reboot. The data path does not wait for it: it blocks by itself.
+func (d *daemon) heedStrikes(ctx context.Context) error {
+	var events *maps.Events
+	defer func() {
+		if events != nil {
+			events.Close()
+		}
+	}()
+	for ctx.Err() == nil {
+		var err error
+		if events, err = d.network.events(events); err != nil {
+			d.log.Error("hear of blocks by rules", "err", err)
+		}
+		if events == nil {
+			pause(ctx, struckWait)
+			continue
+		}
+		if batch := gather(events); len(batch) > 0 {
+			d.keepStruck(ctx, batch)
+		}
+	}
+	return nil
+}
+
+// events returns the stream of the gate that is open now: was, if it still is
+// that. Nil while there is none.
+func (n *network) events(was *maps.Events) (*maps.Events, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if was != nil && n.gate != nil && was.Of(n.gate) {
+		return was, nil
+	}
+	if was != nil {
+		was.Close()
+	}
+	if n.gate == nil {
+		return nil, nil
+	}
+	return n.gate.Events()
+}
+
+// gather waits for an event, then takes what follows at once.
+func gather(events *maps.Events) (batch []maps.Struck) {
+	deadline := time.Now().Add(struckWait)
+	for len(batch) < struckBatch {
+		s, err := events.Next(deadline)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return batch
+		case err != nil:
+			return batch
+		}
+		batch = append(batch, s)
+		deadline = time.Now()
+	}
+	return batch
+}
+
+func (d *daemon) keepStruck(ctx context.Context, batch []maps.Struck) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.now()
+	next := d.added
+	for _, s := range batch {
+		next.Blocks = withEntry(next.Blocks, Entry{
+			Prefix: s.Prefix, End: s.End, Reason: fmt.Sprintf("refused again and again by rule %s", s.Rule),
+			Origin: Origin{From: FromRule, By: s.Rule, At: now.Round(0).UTC().Truncate(time.Second)},
+		})
+	}
+	if err := d.commit(ctx, next, nothing); err != nil {
+		d.log.Error("keep blocks by rules: they last in the data path alone", "blocks", len(batch), "err", err)
+		return
+	}
+	d.log.Info("sources were blocked by rules", "blocks", len(batch), "first", batch[0].Prefix, "rule", batch[0].Rule)
+}
