@@ -81,7 +81,8 @@ func packetPart(ctx context.Context, _ options) ([]Result, error) {
 		}
 		all = append(all, results...)
 	}
-	return all, nil
+	rules, err := rulesCases(ctx)
+	return append(all, rules...), err
 }
 
 // packetSingle measures the program that is attached, on one source, and how
