@@ -133,9 +133,10 @@ type DetachReply struct {
 
 // Status is the answer to GET /v1/status.
 type Status struct {
-	Version string        `json:"version"`
-	PID     int           `json:"pid"`
-	Started time.Time     `json:"started"`
+	Version string        `json:"version,omitempty"`
+	PID     int           `json:"pid,omitempty"`
+	Started time.Time     `json:"started,omitzero"`
+	Dead    bool          `json:"dead,omitempty"` // no daemon answered; the CLI read the pinned maps
 	Ready   bool          `json:"ready"`
 	Faults  []string      `json:"faults,omitempty"` // why it is not ready
 	Config  ConfigStatus  `json:"config"`
@@ -151,7 +152,7 @@ type ConfigStatus struct {
 	Path       string    `json:"path"`
 	Generation uint64    `json:"generation"` // 1 at start, one more for each change put in force
 	Hash       string    `json:"hash"`       // of the config and its key file, in hex
-	Loaded     time.Time `json:"loaded"`
+	Loaded     time.Time `json:"loaded,omitzero"`
 	OK         bool      `json:"last_reload_ok"`
 	Error      string    `json:"last_reload_error,omitempty"`
 	Warnings   []string  `json:"warnings,omitempty"`
@@ -169,7 +170,7 @@ type NetworkStatus struct {
 // Interface is one interface and what the kernel says is attached to it.
 type Interface struct {
 	Name       string `json:"name"`
-	AttachMode string `json:"attach_mode"` // native, generic, none
+	AttachMode string `json:"attach_mode"` // native, generic, none; out of sight: in another network namespace
 	ProgramID  uint32 `json:"program_id"`
 	Pin        string `json:"pin"`
 	Warning    string `json:"warning,omitempty"`

@@ -21,11 +21,15 @@ import (
 // Attachment is what the kernel says of our program on one interface.
 type Attachment struct {
 	Interface  string `json:"interface"`
-	AttachMode string `json:"attach_mode"` // native, generic, or none
+	AttachMode string `json:"attach_mode"` // native, generic, none, or out of sight
 	ProgramID  uint32 `json:"program_id"`
 	Pin        string `json:"pin"`
 	Warning    string `json:"warning,omitempty"` // why generic, or why not attached
 }
+
+// outOfSight is the attach mode of a program that is attached where this
+// process cannot look.
+const outOfSight = "out of sight"
 
 func linkDir(pins string) string { return filepath.Join(pins, "links") }
 
@@ -166,23 +170,25 @@ func look(l link.Link, name, pin string) (Attachment, error) {
 	}
 	dev, err := netlink.LinkByIndex(int(xdp.Ifindex))
 	if err != nil {
-		a.Warning = fmt.Sprintf("the interface is out of sight: %v", err)
+		a.AttachMode = outOfSight
+		a.Warning = fmt.Sprintf("its interface is in another network namespace than this process: %v", err)
+		return a, nil
+	}
+	// An index means another interface in another network namespace: what runs
+	// our program is the one. (Beside an offloaded program the id is left out.)
+	on := dev.Attrs().Xdp
+	if on == nil || !on.Attached || on.ProgId != 0 && on.ProgId != uint32(info.Program) {
+		a.AttachMode = outOfSight
+		a.Warning = "its interface is in another network namespace than this process"
 		return a, nil
 	}
 	a.Interface = dev.Attrs().Name
-	a.AttachMode = attachedMode(dev.Attrs().Xdp)
-	if a.AttachMode == "none" {
-		a.Warning = "the kernel runs no XDP program on it"
-		return a, nil
-	}
+	a.AttachMode = attachedMode(on)
 	a.ProgramID = uint32(info.Program)
 	return a, nil
 }
 
 func attachedMode(xdp *netlink.LinkXdp) string {
-	if xdp == nil || !xdp.Attached {
-		return "none"
-	}
 	switch xdp.AttachMode {
 	case nl.XDP_ATTACHED_DRV:
 		return string(config.AttachNative)

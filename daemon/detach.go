@@ -33,7 +33,9 @@ func detachPin(pin string) error {
 }
 
 // DetachAll takes our programs off every interface and removes all pins under
-// pins. It works without a daemon. Where nothing is pinned it does nothing.
+// pins. It works without a daemon, and not behind the back of one that lives:
+// it would go on without knowing that its pins are gone. Where nothing is
+// pinned it does nothing.
 func DetachAll(pins string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(pins, &fs); err != nil {
@@ -45,6 +47,11 @@ func DetachAll(pins string) error {
 	if fs.Type != unix.BPF_FS_MAGIC {
 		return fmt.Errorf("%s is not in a bpffs: say where the pins are with --pins", pins)
 	}
+	lock, err := lockDir(pins)
+	if err != nil {
+		return fmt.Errorf("detach: %w (ask that daemon: --socket PATH or -c FILE; or end it, then detach)", err)
+	}
+	defer lock.Close()
 	links, err := os.ReadDir(linkDir(pins))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("list the pinned links: %w", err)

@@ -97,13 +97,27 @@ func (n *network) restore(fresh []string, cause error) error {
 			cause = errors.Join(cause, err)
 		}
 	}
+	made := n.gate != nil && !n.gate.Adopted()
 	if n.releaseIdle() {
+		if made {
+			cause = errors.Join(cause, unpinUnused(n.pins))
+		}
 		return cause
 	}
 	if err := n.load(n.now); err != nil {
 		return fmt.Errorf("%w; going back failed too: %w", cause, err)
 	}
 	return cause
+}
+
+// unpinUnused removes maps that were pinned for a gate that came to nothing:
+// they would hold the memory of the bucket table until a reboot.
+func unpinUnused(pins string) error {
+	have, err := attachments(pins)
+	if err != nil || len(have) > 0 {
+		return err
+	}
+	return DetachAll(pins)
 }
 
 // open loads the gate when interfaces are named for the first time.
@@ -230,7 +244,7 @@ func (n *network) detachOthers(cfg *config.Config) error {
 		if slices.Contains(cfg.Network.Interfaces, a.Interface) {
 			continue
 		}
-		if err := detach(n.pins, a.Interface); err != nil {
+		if err := detachPin(a.Pin); err != nil { // named as the interface was then
 			return err
 		}
 		n.log.Info("detached: no longer named in network.interfaces", "interface", a.Interface)

@@ -40,6 +40,7 @@ func newAllows(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "allows",
 		Short:   "List what is allowed, until when, by whom and why",
+		Long:    longList("allowed"),
 		Example: "  headgate allows -o json",
 		Args:    cobra.NoArgs,
 		RunE: work(func(cmd *cobra.Command, _ []string) error {

@@ -49,6 +49,7 @@ func newBlocks(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:     "blocks",
 		Short:   "List what is blocked, until when, by whom and why",
+		Long:    longList("blocked"),
 		Example: "  headgate blocks -o json",
 		Args:    cobra.NoArgs,
 		RunE: work(func(cmd *cobra.Command, _ []string) error {

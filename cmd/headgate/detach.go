@@ -8,11 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/daemon"
 )
-
-const defaultPins = "/sys/fs/bpf/headgate"
 
 func newDetach(e *env) *cobra.Command {
 	var all bool
@@ -53,15 +50,4 @@ restart attaches again; the HTTP gate goes on.`,
 	cmd.Flags().BoolVar(&all, "all", false, "all interfaces, and all pins")
 	cmd.Flags().StringVar(&pins, "pins", "", "`folder` of the pins, for a dead daemon (default: state.pins of the config)")
 	return cmd
-}
-
-// pins is the folder of the pins, also where the config cannot be read.
-func (e *env) pins(flag string) string {
-	if flag != "" {
-		return flag
-	}
-	if cfg, err := config.Load(e.configPath()); err == nil {
-		return cfg.State.Pins
-	}
-	return defaultPins
 }

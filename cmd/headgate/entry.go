@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -26,6 +27,14 @@ var (
 // defaultSpan is how long an entry lasts when nobody says: one that is
 // forgotten should not be there next year.
 const defaultSpan = time.Hour
+
+// longList is the help of blocks and of allows.
+func longList(done string) string {
+	return "Lists what is " + done + `, until when, by whom and why.
+
+With the daemon dead it lists what the network gate goes on with, read from the
+pinned maps, and says so on standard error.`
+}
 
 // entryFlags are the flags of block and allow.
 type entryFlags struct {
@@ -113,10 +122,27 @@ func (l list) take(cmd *cobra.Command, e *env, arg, reason string) error {
 	return nil
 }
 
+// pinned is the list without a daemon, as the network gate holds it.
+func (l list) pinned(e *env, dead error) ([]daemon.Entry, error) {
+	p, err := e.pinned(dead)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(e.err, "headgate: %v; this is what the network gate goes on with, from the pins in %s\n", dead, e.pins(""))
+	if l.path == allowList.path {
+		return p.Allows, nil
+	}
+	return p.Blocks, nil
+}
+
 // show prints the list.
 func (l list) show(ctx context.Context, e *env) error {
 	var r daemon.Entries
-	if err := e.ask(ctx, http.MethodGet, l.path, nil, &r); err != nil {
+	err := e.ask(ctx, http.MethodGet, l.path, nil, &r)
+	if errors.Is(err, errNoDaemon) {
+		r.Entries, err = l.pinned(e, err)
+	}
+	if err != nil {
 		return err
 	}
 	if done, err := e.asJSON(r); done {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -138,7 +137,7 @@ func (e *env) socketPath() (string, error) {
 	}
 	data, err := os.ReadFile(e.configPath())
 	if err != nil {
-		if e.config != "" {
+		if firstOf(e.config, e.getenv("HEADGATE_CONFIG")) != "" {
 			return "", badf("read config: %w (name another with -c FILE, or the socket with --socket)", err)
 		}
 		return defaultSocket, nil
@@ -146,11 +145,7 @@ func (e *env) socketPath() (string, error) {
 	if cfg, err := config.Parse(e.configPath(), data); err == nil {
 		return cfg.Admin.Socket, nil
 	}
-	line := regexp.MustCompile(`(?m)^[^#\n]*\bsocket:\s*["']?([^\s,"'}#]+)`)
-	if m := line.FindSubmatch(data); m != nil {
-		return string(m[1]), nil
-	}
-	return defaultSocket, nil
+	return firstOf(e.lineOfConfig("socket"), defaultSocket), nil
 }
 
 func firstOf(list ...string) string {

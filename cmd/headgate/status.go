@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -19,7 +20,10 @@ func newStatus(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "Show what the gates do",
 		Long: `Shows on one screen whether both gates do what the config says, and for each
-rule what it passed, refused, and would have refused.`,
+rule what it passed, refused, and would have refused.
+
+With the daemon dead it shows what the network gate goes on doing, read from the
+pinned maps, and its exit code is 1.`,
 		Example: `  headgate status
   headgate status -o json`,
 		Args: cobra.NoArgs,
@@ -32,7 +36,11 @@ rule what it passed, refused, and would have refused.`,
 // showStatus prints the screen, and what may be typed next where asked.
 func showStatus(ctx context.Context, e *env, hints bool) error {
 	var st daemon.Status
-	if err := e.ask(ctx, http.MethodGet, "/v1/status", nil, &st); err != nil {
+	err := e.ask(ctx, http.MethodGet, "/v1/status", nil, &st)
+	if errors.Is(err, errNoDaemon) {
+		return showPinnedStatus(e, err)
+	}
+	if err != nil {
 		return err
 	}
 	if done, err := e.asJSON(st); done {
@@ -82,11 +90,14 @@ func networkLine(n daemon.NetworkStatus) string {
 	}
 	var parts []string
 	for _, i := range n.Interfaces {
-		if i.ProgramID == 0 {
+		switch {
+		case i.ProgramID != 0:
+			parts = append(parts, fmt.Sprintf("%s %s, program %d", i.Name, i.AttachMode, i.ProgramID))
+		case i.AttachMode == "none":
 			parts = append(parts, i.Name+" NOT ATTACHED")
-			continue
+		default:
+			parts = append(parts, i.Name+": "+i.Warning)
 		}
-		parts = append(parts, fmt.Sprintf("%s %s, program %d", i.Name, i.AttachMode, i.ProgramID))
 	}
 	if t := n.Table; t != nil {
 		parts = append(parts, fmt.Sprintf("%d of %d slots live", t.Live, t.Slots))
@@ -132,7 +143,7 @@ func printRules(e *env, rules []daemon.Rule) {
 			rows = append(rows, []string{r.Name, r.Gate, "not in force"})
 			continue
 		}
-		rows = append(rows, []string{r.Name, r.Gate, r.Mode, what, decimal(n.Passed), decimal(n.Refused), decimal(n.Watched)})
+		rows = append(rows, []string{r.Name, r.Gate, firstOf(r.Mode, "unknown"), what, decimal(n.Passed), decimal(n.Refused), decimal(n.Watched)})
 	}
 	table(e.out, rows)
 	fmt.Fprintln(e.out, "else: pass")
