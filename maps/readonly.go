@@ -45,7 +45,7 @@ func Inspect(pins string) (Pinned, error) {
 
 // openReadOnly opens of a gate only what Inspect reads.
 func openReadOnly(dir string) (_ *Gate, err error) {
-	g := &Gate{counters: map[string]uint32{}, control: &controlPage{fields: new(bpfControl)}}
+	g := &Gate{counters: map[string]uint32{}, ruleIDs: map[uint32]string{}, control: &controlPage{fields: new(bpfControl)}}
 	defer func() {
 		if err != nil {
 			g.objects.Close()
