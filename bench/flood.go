@@ -188,7 +188,7 @@ func (f *flood) measure(ctx context.Context, sources int) (_ []Result, err error
 // exhaust floods until next to nothing passes. Where there is no limit (no
 // filter) it only warms up.
 func (s *stream) exhaust(ctx context.Context, chunk int) error {
-	const most = 200 // chunks
+	const most = 2000 // chunks
 	for range most {
 		t, err := s.send(ctx, chunk)
 		if err != nil {

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -15,9 +17,17 @@ import (
 	"github.com/headgate/headgate/maps"
 )
 
-// floodRule is the rule's name. In the words of every contender it lets a source
-// send one packet an hour: once each source has, all is dropped.
-const floodRule = "flood"
+const (
+	floodRule = "flood" // the rule's name
+
+	// In the words of every contender a source may send so many packets at
+	// once, and then so few an hour that the next is due long after the end:
+	// all is dropped. The burst is large enough, on two CPUs, for the gate's
+	// cached clock, as bursts mostly are; with fewer an hour hashlimit would
+	// not take it (its credit for a burst ends at about a day).
+	floodBurst   = 64
+	floodPerHour = 6
+)
 
 // guard is what stands before the stack on one wire.
 type guard struct {
@@ -39,7 +49,7 @@ type contender struct {
 	name    string
 	tool    string // the command that it needs
 	install func(*wire) (guard, error)
-	limits  bool // lets one packet of each source through
+	limits  bool // lets floodBurst packets of each source through
 	most    int  // sources that it is given; 0: as many as come
 }
 
@@ -85,12 +95,8 @@ func guardHeadgate(w *wire) (guard, error) {
 	if err != nil {
 		return guard{}, err
 	}
-	rule := config.Rule{
-		Name: floodRule, Gate: config.GateNetwork, Per: []config.Per{config.PerSource},
-		Algorithm: config.TokenBucket, Mode: config.Enforce,
-		Match: config.Match{Protocol: "udp", Ports: []config.PortRange{{First: benchPort, Last: benchPort}}},
-		Rate:  config.Rate{Amount: 1, Interval: time.Hour, Unit: config.Count}, Burst: 1,
-	}
+	rule := perSource(floodPerHour, time.Hour, floodBurst)
+	rule.Name = floodRule
 	if err := gate.SetRules([]config.Rule{rule}, config.Management{}, nil); err != nil {
 		return guard{}, errors.Join(err, gate.Close())
 	}
@@ -131,11 +137,11 @@ func guardNftables(w *wire, family, hook string) (guard, error) {
 	set sources { type ipv4_addr; size %d; flags dynamic; timeout 1h; }
 	chain gate {
 		type filter %s; policy accept;
-		udp dport %d add @sources { ip saddr limit rate over 1/hour burst 1 packets } counter name refused drop
+		udp dport %d add @sources { ip saddr limit rate over %d/hour burst %d packets } counter name refused drop
 	}
 }
-`, family, maxSources, hook, benchPort)
-	cmd := rig.Command(w.link.Gate.NS, "nft", "-f", "-")
+`, family, maxSources, hook, benchPort, floodPerHour, floodBurst)
+	cmd := command(w, "nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return guard{}, fmt.Errorf("add the nftables rules: %w: %s", err, firstLine(text))
@@ -151,7 +157,7 @@ func guardHashlimit(w *wire) (guard, error) {
 	err := ask(w, "iptables", "-w", "-t", "raw", "-A", "PREROUTING",
 		"-p", "udp", "--dport", strconv.Itoa(benchPort),
 		"-m", "hashlimit", "--hashlimit-name", "flood", "--hashlimit-mode", "srcip",
-		"--hashlimit-above", "1/hour", "--hashlimit-burst", "1",
+		"--hashlimit-above", fmt.Sprintf("%d/hour", floodPerHour), "--hashlimit-burst", strconv.Itoa(floodBurst),
 		"--hashlimit-htable-size", strconv.Itoa(maxSources), "--hashlimit-htable-max", strconv.Itoa(maxSources),
 		"--hashlimit-htable-expire", "3600000", "-j", "DROP")
 	if err != nil {
@@ -162,9 +168,17 @@ func guardHashlimit(w *wire) (guard, error) {
 	}}, nil
 }
 
-// ask runs a command in the receiver's namespace.
+// command runs in the receiver's namespace and in a process group of its own:
+// an interrupt from the terminal does not leave its work half done.
+func command(w *wire, name string, args ...string) *exec.Cmd {
+	cmd := rig.Command(w.link.Gate.NS, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// ask runs a command and takes what it prints for the reason why it failed.
 func ask(w *wire, name string, args ...string) error {
-	if text, err := rig.Command(w.link.Gate.NS, name, args...).CombinedOutput(); err != nil {
+	if text, err := command(w, name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("run %s: %w: %s", name, err, firstLine(text))
 	}
 	return nil
@@ -173,7 +187,7 @@ func ask(w *wire, name string, args ...string) error {
 // askCounter runs a command and reads the figure that pattern finds in what it
 // prints.
 func askCounter(w *wire, pattern, name string, args ...string) (uint64, error) {
-	text, err := rig.Command(w.link.Gate.NS, name, args...).Output()
+	text, err := command(w, name, args...).Output()
 	if err != nil {
 		return 0, fmt.Errorf("run %s: %w", name, err)
 	}
