@@ -172,6 +172,29 @@ func TestFloodPart(t *testing.T) {
 	}
 }
 
+// TestFloodRefusesWhatPasses: a limiter that limits nothing is no result.
+func TestFloodRefusesWhatPasses(t *testing.T) {
+	rig.RequireRoot(t)
+	cpus, err := twoCPUs()
+	if err != nil {
+		t.Skip(err)
+	}
+	target, err := newTarget(contender{name: "open", install: guardNothing, limits: true}, cpus[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.close()
+	sender, err := newSender(target.wire, smokeSources, cpus[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.close()
+	s := &stream{target: target, sender: sender}
+	if err := s.measure(t.Context(), floodPlan{round: 1, chunk: smokeFrames}); err == nil {
+		t.Errorf("measured %v ns for a packet that was not dropped", s.costs)
+	}
+}
+
 // TestFloodSources: whatever source the program writes, the header's checksum
 // holds, and all sources are used.
 func TestFloodSources(t *testing.T) {
