@@ -85,6 +85,7 @@ type visit struct {
 	gate     *Gate
 	asker    asker
 	decision *decision // nil: not counted
+	body     *body     // nil: it has none
 	wrote    bool
 }
 
@@ -96,6 +97,9 @@ func (v *visit) WriteHeader(status int) {
 	if status >= 200 && !v.wrote {
 		v.wrote = true
 		v.gate.answered(status)
+		if _, ok := v.Header()["Content-Type"]; !ok {
+			v.Header()["Content-Type"] = nil // none is guessed: the upstream said nothing
+		}
 		if v.decision != nil && maySeeLimits(status, v.Header()) {
 			setLimits(v.Header(), v.decision.items())
 		}
@@ -138,7 +142,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// An upstream may answer before it has read all: without this, the server
 	// would swallow the rest of the body. Only HTTP/1 needs it.
 	http.NewResponseController(w).EnableFullDuplex()
-	p.relay.ServeHTTP(v, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
+	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+	if v.body = newBody(w, r, p.gate.bodyIdle); v.body != nil {
+		r.Body = v.body
+	}
+	p.relay.ServeHTTP(v, r)
 }
 
 // malformed returns the answer to a request that no rule could hold, or none.
@@ -219,6 +227,11 @@ func (p *proxy) seen(r *http.Response) error {
 // failed answers for an upstream that did not.
 func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
+		if r.Context().Value(visitKey{}).(*visit).body.fellSilent() {
+			w.Header().Set("Connection", "close")
+			answer(w, problem{Status: http.StatusRequestTimeout, Detail: "the request's body stopped coming"})
+			return
+		}
 		panic(http.ErrAbortHandler) // the client is gone
 	}
 	now := p.gate.now() | 1 // 0: never warned

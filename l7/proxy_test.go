@@ -223,6 +223,19 @@ func TestAnswersPassUnchanged(t *testing.T) {
 	want(t, "RateLimit", strings.Join(got.header["Ratelimit"], ", "), `"app";r=1;t=2, "all";r=4;t=12`)
 }
 
+// No type is guessed for an answer that came without one: a guess of text/html
+// would let a browser run what somebody uploaded as text.
+func TestNoTypeIsGuessed(t *testing.T) {
+	upstream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = nil
+		io.WriteString(w, "<html><script>")
+	})
+	r := newRigOn(t, Policy{}, "127.0.0.1:0", upstream)
+	got := r.client("127.0.0.2").get()
+	want(t, "body", got.body, "<html><script>")
+	want(t, "Content-Type", strings.Join(got.header["Content-Type"], "|"), "")
+}
+
 func TestUpstreamURL(t *testing.T) {
 	for _, bad := range []string{"", "127.0.0.1:80", "ftp://x", "http://", "http://x/path", "http://x:y"} {
 		if _, err := newProxy(New(nil), bad); err == nil {

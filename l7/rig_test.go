@@ -30,6 +30,7 @@ type rig struct {
 	logs   *lockedBuffer
 	clock  atomic.Int64
 	served chan error
+	tune   func(*Gate) // before it serves; may be nil
 
 	mu   sync.Mutex
 	seen []*http.Request
@@ -57,7 +58,12 @@ func newRig(t testing.TB, p Policy) *rig { return newRigOn(t, p, "127.0.0.1:0", 
 // newRigOn listens on address; upstream nil answers 200 and records.
 func newRigOn(t testing.TB, p Policy, address string, upstream http.Handler) *rig {
 	t.Helper()
-	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1)}
+	return newTunedRig(t, p, address, upstream, nil)
+}
+
+func newTunedRig(t testing.TB, p Policy, address string, upstream http.Handler, tune func(*Gate)) *rig {
+	t.Helper()
+	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1), tune: tune}
 	if upstream == nil {
 		upstream = http.HandlerFunc(r.record)
 	}
@@ -73,6 +79,9 @@ func (r *rig) start(p Policy, address, upstream string) {
 	r.t.Helper()
 	r.gate = New(slog.New(slog.NewTextHandler(r.logs, nil)))
 	r.gate.Clock = func() time.Duration { return time.Duration(r.clock.Load()) }
+	if r.tune != nil {
+		r.tune(r.gate)
+	}
 	r.set(p)
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
@@ -153,19 +162,26 @@ func (c *client) do(method, target string, headers ...string) reply {
 	if _, err := io.WriteString(c.conn, text+"\r\n"); err != nil {
 		c.r.t.Fatal(err)
 	}
+	got, last := c.read(method)
+	if last {
+		c.conn.Close()
+		c.dial()
+	}
+	return got
+}
+
+// read reads one answer, and whether it is the last on its connection.
+func (c *client) read(method string) (got reply, last bool) {
+	c.r.t.Helper()
 	resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
-		c.r.t.Fatalf("%s %s: %v", method, target, err)
+		c.r.t.Fatalf("%s: %v", method, err)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		c.r.t.Fatal(err)
 	}
-	if resp.Close {
-		c.conn.Close()
-		c.dial()
-	}
-	return reply{resp.StatusCode, resp.Header, string(body)}
+	return reply{resp.StatusCode, resp.Header, string(body)}, resp.Close
 }
 
 func (c *client) get(headers ...string) reply {

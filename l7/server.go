@@ -38,6 +38,9 @@ type Gate struct {
 	warned   atomic.Bool // of forged forwarding headers, under this list of proxies
 	statuses [600]atomic.Uint64
 
+	connections *connections
+	bodyIdle    time.Duration
+
 	mu      sync.Mutex
 	proxies []netip.Prefix     // of the policy in force
 	counts  map[string]*counts // of the rules in force
@@ -51,8 +54,9 @@ type Gate struct {
 func New(log *slog.Logger) *Gate {
 	begin := time.Now()
 	return &Gate{
-		Clock:   func() time.Duration { return time.Since(begin) },
-		log:     log,
+		Clock:       func() time.Duration { return time.Since(begin) },
+		log:         log,
+		connections: newConnections(), bodyIdle: bodyIdle,
 		store:   limit.NewStore(limit.DefaultMemory),
 		servers: map[*http.Server]struct{}{},
 		stop:    make(chan struct{}),
@@ -97,7 +101,7 @@ func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
 		ln.Close()
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
-	if err = srv.Serve(ln); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+	if err = srv.Serve(&boundedListener{ln, g}); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
 	// Shutdown ends this wait early: it closes the server when its time is up.
@@ -222,6 +226,10 @@ func (g *Gate) Answers() map[int]uint64 {
 	}
 	return all
 }
+
+// RefusedConnections returns how many connections were reset because their
+// client held 256 already.
+func (g *Gate) RefusedConnections() uint64 { return g.connections.refused.Load() }
 
 // Buckets tells how the store of buckets fares.
 func (g *Gate) Buckets() limit.Stats { return g.store.Stats() }

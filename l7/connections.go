@@ -1,0 +1,103 @@
+package l7
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// mostConnections is how many connections one client may hold at a time. A
+// browser opens 6 to a host; many people behind one address share the figure.
+const mostConnections = 256
+
+// connections counts the open connections of each client. A client is a socket's
+// peer here, by the same prefix as in bucket keys: no header was read yet.
+type connections struct {
+	most    int
+	refused atomic.Uint64
+
+	mu   sync.Mutex
+	held map[[17]byte]int
+}
+
+func newConnections() *connections {
+	return &connections{most: mostConnections, held: map[[17]byte]int{}}
+}
+
+// take counts one more connection of client, if it may hold one more.
+func (c *connections) take(client [17]byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[client] >= c.most {
+		c.refused.Add(1)
+		return false
+	}
+	c.held[client]++
+	return true
+}
+
+func (c *connections) release(client [17]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[client]--; c.held[client] == 0 {
+		delete(c.held, client)
+	}
+}
+
+// boundedListener closes what a client opens beyond its connections. Declared
+// proxies carry the connections of many clients, and who is allowed passes all
+// limits: neither is bounded.
+type boundedListener struct {
+	net.Listener
+	gate *Gate
+}
+
+// Accept returns the next connection that may stay. One beyond the bound is
+// reset: it costs no answer, and leaves no state in the kernel.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		tcp, ok := conn.(*net.TCPConn)
+		if !ok {
+			return conn, nil
+		}
+		client, bounded := l.gate.bounds(tcp)
+		if !bounded {
+			return conn, nil
+		}
+		if l.gate.connections.take(client) {
+			return &boundedConn{TCPConn: tcp, done: sync.OnceFunc(func() { l.gate.connections.release(client) })}, nil
+		}
+		tcp.SetLinger(0)
+		tcp.Close()
+	}
+}
+
+// bounds returns the client whose connection conn is, and whether it is bounded.
+func (g *Gate) bounds(conn *net.TCPConn) (client [17]byte, bounded bool) {
+	p := g.policy.Load()
+	var peer netip.Addr
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		peer = canonical(a.AddrPort().Addr())
+	}
+	if !peer.IsValid() || contains(p.proxies, peer) || contains(p.allow, peer) {
+		return client, false
+	}
+	return clientOf(peer, p.clientBits), true
+}
+
+// boundedConn is a connection that counts until it is closed, by whomever: an
+// upgraded one leaves the server and counts on.
+type boundedConn struct {
+	*net.TCPConn
+	done func()
+}
+
+func (c *boundedConn) Close() error {
+	defer c.done()
+	return c.TCPConn.Close()
+}
