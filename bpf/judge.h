@@ -105,6 +105,8 @@ __noinline int judge_first(const struct packet *p, const struct limit *limit,
 {
 	if (!p || !limit || !t || !cpu)
 		return REASON_CONTENDED;
+	if (take_reads(t, now))
+		return REASON_WITHIN_RATE;
 	return judge_taken(p, limit, t, cpu, take_first(t, limit, cpu, now));
 }
 
@@ -113,13 +115,13 @@ __noinline int judge_second(const struct packet *p, const struct limit *limit,
 {
 	if (!p || !limit || !t || !cpu)
 		return REASON_CONTENDED;
-	if (t->over)
+	if (t->over || t->charged || take_charges(t, cpu, now))
 		return REASON_WITHIN_RATE;
 	return judge_taken(p, limit, t, cpu, take_second(t, limit, cpu, now));
 }
 
 /* What each limit takes of the packet, before any bucket is touched. */
-__noinline int judge_prepare(struct xdp_md *ctx, const struct packet *p,
+__noinline int judge_prepare(struct xdp_md *ctx, struct packet *p,
 			     const struct limit_set *set, struct cpu *cpu, __u32 generation)
 {
 	struct limit *limit;
@@ -127,6 +129,10 @@ __noinline int judge_prepare(struct xdp_md *ctx, const struct packet *p,
 
 	if (!p || !set || !cpu)
 		return 0;
+	if (!(p->shape & SHAPE_VITAL)) {
+		p->hash = table_hash(p->hi, p->shape & SHAPE_IPV6 ? 0 : p->lo);
+		p->hashed = true;
+	}
 	for (i = 0; i < SET_LIMITS && i < set->n; i++) {
 		limit = set_limit(set, i, generation);
 		if (limit)
@@ -178,7 +184,7 @@ __noinline int judge_many(const struct packet *p, const struct limit_set *set,
 	return reason;
 }
 
-static __always_inline enum reason judge(struct xdp_md *ctx, const struct packet *p,
+static __always_inline enum reason judge(struct xdp_md *ctx, struct packet *p,
 					 const struct limit_set *set, __u32 generation,
 					 struct cpu *cpu, struct control *control, __u64 now)
 {

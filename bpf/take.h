@@ -43,6 +43,8 @@ static __always_inline __u64 limit_hash(struct xdp_md *ctx, const struct packet 
 {
 	__u64 hi = p->hi, lo = p->lo, to_hi = 0, to_lo = 0, hash = 0;
 
+	if (limit->per == PER_SOURCE && p->hashed && limit->bits4 == 32 && limit->bits6 == 64)
+		return p->hash;
 	if (limit->per & PER_SOURCE) {
 		/* what the link itself speaks has no other name than the sender's */
 		if (p->shape & SHAPE_VITAL)
@@ -231,6 +233,45 @@ static __always_inline enum take take_read(struct taking *t, const struct limit 
 	if (bucket_take(t->tat, now, t->cost, t->burst, &next))
 		return TAKE_OK;
 	return slot_refuses(slot, t);
+}
+
+/* What nearly always happens: the key has its slot, and the bucket has room.
+ * False: take the long way.
+ */
+static __always_inline bool take_reads(struct taking *t, __u64 now)
+{
+	__u32 index = table_index(t->tag);
+	struct line *line = bpf_map_lookup_elem(&buckets, &index);
+	__u64 next;
+	int way;
+
+	if (!line)
+		return false;
+	way = table_find(line, t->tag);
+	if (way < 0)
+		return false;
+	t->place = index * WAYS + (way & (WAYS - 1));
+	t->tat = READ(line->way[way & (WAYS - 1)].tat);
+	return bucket_take(t->tat, now, t->cost, t->burst, &next);
+}
+
+/* Likewise: nobody else has charged the bucket since it was read. */
+static __always_inline bool take_charges(struct taking *t, struct cpu *cpu, __u64 now)
+{
+	struct slot *slot = taking_slot(t);
+	__u64 next;
+
+	if (!slot || !bucket_take(t->tat, now, t->cost, t->burst, &next) ||
+	    __sync_val_compare_and_swap(&slot->tat, t->tat, next) != t->tat)
+		return false;
+	if ((READ(slot->tag) & ~TAG_DENIED) != t->tag) {
+		cpu->recharged++;
+		return false;
+	}
+	t->before = t->tat;
+	t->tat = next;
+	t->charged = true;
+	return true;
 }
 
 /* Charges a bucket that was read. The tag is read again after the charge:
