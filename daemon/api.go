@@ -206,6 +206,7 @@ type HTTPStatus struct {
 	Fresh     bool              `json:"fresh"`           // it answered just now; else the counts are the last known
 	Listeners []Listener        `json:"listeners"`
 	Answers   map[string]uint64 `json:"answers,omitempty"` // requests by status code
+	Resets    uint64            `json:"connections_reset"` // because their client held 256 already
 }
 
 // Listener is one front door.

@@ -56,6 +56,7 @@ type answer struct {
 	Error   string                 `json:"error,omitempty"`
 	Rules   map[string]l7.Counters `json:"rules,omitempty"`
 	Answers map[int]uint64         `json:"answers,omitempty"` // by status code
+	Resets  uint64                 `json:"resets,omitempty"`  // connections over their client's bound
 }
 
 // httpChild is the HTTP gate's process: it parses what strangers send, so it
@@ -134,7 +135,7 @@ func (c *httpChild) obey() error {
 				a.Error = err.Error()
 			}
 		case orderCount:
-			a.Rules, a.Answers = c.gate.Counters(), c.gate.Answers()
+			a.Rules, a.Answers, a.Resets = c.gate.Counters(), c.gate.Answers(), c.gate.RefusedConnections()
 		case orderStop:
 			return nil
 		default:

@@ -13,6 +13,7 @@ import (
 type httpCounts struct {
 	dead, live   map[string]l7.Counters // by rule
 	deadA, liveA map[int]uint64         // by status code
+	deadR, liveR uint64                 // connections reset
 }
 
 func newHTTPCounts() httpCounts {
@@ -30,6 +31,7 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 			c.live[r.Name] = atLeast(c.live[r.Name], n)
 		}
 	}
+	c.liveR = max(c.liveR, a.Resets)
 	for code, n := range a.Answers {
 		if code >= 100 && code <= 999 {
 			c.liveA[code] = max(c.liveA[code], n)
@@ -41,6 +43,7 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 func (c *httpCounts) bank() {
 	c.dead, c.deadA = c.total()
 	c.live, c.liveA = map[string]l7.Counters{}, map[int]uint64{}
+	c.deadR, c.liveR = c.resets(), 0
 }
 
 // prune forgets rules that are gone.
@@ -76,6 +79,8 @@ func (c *httpCounts) total() (map[string]l7.Counters, map[int]uint64) {
 	}
 	return rules, codes
 }
+
+func (c *httpCounts) resets() uint64 { return c.deadR + c.liveR }
 
 // atLeast is n, but in no part below old: answers may overtake each other.
 func atLeast(old, n l7.Counters) l7.Counters {

@@ -299,6 +299,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 	if h.child != nil {
 		st.Up, st.PID, st.User = true, h.child.cmd.Process.Pid, h.acc.name
 	}
+	st.Resets = h.counts.resets()
 	rules, codes := h.counts.total()
 	if len(codes) > 0 {
 		st.Answers = make(map[string]uint64, len(codes))

@@ -337,6 +337,7 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 		c.take(answer{
 			Rules:   map[string]l7.Counters{"a": {Passed: passed, Refused: refused}, "invented": {Passed: 9}},
 			Answers: map[int]uint64{200: passed, 12345: 1},
+			Resets:  refused,
 		}, rules)
 	}
 	tell(10, 1)
@@ -349,6 +350,9 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 	}
 	if len(got) != 1 || len(codes) != 1 || codes[200] != 15 {
 		t.Errorf("%v, %v", got, codes)
+	}
+	if n := c.resets(); n != 2 {
+		t.Errorf("%d connections reset, want 2", n)
 	}
 	c.prune(rules[1:])
 	if got, _ := c.total(); len(got) != 0 {

@@ -47,6 +47,7 @@ var described = []struct {
 	{"headgate_allows", "Prefixes that are allowed.", nil},
 	{"headgate_http_up", "Whether the HTTP gate's process is up.", nil},
 	{"headgate_http_restarts_total", "Times that the HTTP gate's process died.", nil},
+	{"headgate_http_reset_connections_total", "Connections reset because their client held 256 already.", nil},
 }
 
 func newCollector(look func() Status) *collector {
@@ -80,6 +81,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge("headgate_allows", float64(st.Allows))
 	gauge("headgate_http_up", oneIf(st.HTTP.Up))
 	count("headgate_http_restarts_total", st.HTTP.Restarts)
+	count("headgate_http_reset_connections_total", st.HTTP.Resets)
 	aside := 0
 	for _, r := range st.Rules {
 		if r.Aside != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,9 +21,22 @@ type socket struct{ fd int }
 
 func (s *socket) Close() error { return unix.Close(s.fd) }
 
+// deafTime is how long a client may leave what it was sent unread or
+// unacknowledged before the kernel cuts its connection: TCP_USER_TIMEOUT of
+// tcp(7), which accepted connections inherit. A stream on which nothing is sent
+// is not affected.
+const deafTime = time.Minute
+
 // listenOn opens the socket of one address.
 func listenOn(address string) (*socket, error) {
-	ln, err := net.Listen("tcp", address)
+	open := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deafTime/time.Millisecond))
+		})
+		return errors.Join(err, failed)
+	}}
+	ln, err := open.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}

@@ -129,6 +129,9 @@ func httpLine(h daemon.HTTPStatus) string {
 		slices.Sort(codes)
 		parts = append(parts, "answered "+strings.Join(codes, ", "))
 	}
+	if h.Resets > 0 {
+		parts = append(parts, fmt.Sprintf("%d connections reset, their clients held 256 already", h.Resets))
+	}
 	return strings.Join(parts, "; ")
 }
 
