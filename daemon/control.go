@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -131,7 +132,7 @@ func (d *daemon) controlHandler() http.Handler {
 		return DetachReply{Interfaces: names}, err
 	}))
 	m.Handle("/", answerWith(d.log, func(r *http.Request) (any, error) {
-		return nil, notThere("no %s %s here (see daemon/api.go or docs)", r.Method, r.URL.Path)
+		return nil, notThere("no %s %s here: ask for /v1/status, /v1/rules, /v1/blocks or /v1/allows; POST /v1/reload or /v1/detach", r.Method, r.URL.Path)
 	}))
 	return m
 }
@@ -166,6 +167,9 @@ func decode(r *http.Request, v any) error {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
 		return badInput("request body: %v", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return badInput("request body: more than one JSON value")
 	}
 	return nil
 }

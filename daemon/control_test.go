@@ -69,6 +69,7 @@ func TestControlAnswers(t *testing.T) {
 		{"POST", "/v1/rules", `{"rule": "{name: x, burts: 1}"}`, 400, "burst"},
 		{"POST", "/v1/rules", `{"rool": ""}`, 400, "rool"},
 		{"POST", "/v1/rules", `{`, 400, "request body"},
+		{"POST", "/v1/blocks", `{"prefix": "203.0.113.8/32", "forever": true} {}`, 400, "more than one"},
 		{"DELETE", "/v1/rules/added", "", 200, "added"},
 		{"DELETE", "/v1/rules/added", "", 404, "no rule"},
 		{"DELETE", "/v1/rules/file", "", 409, "in the config"},

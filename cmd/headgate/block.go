@@ -13,7 +13,7 @@ where it comes through a proxy. Without --for or --forever it lasts 1 hour.
 A block keeps its end over restarts. Blocks of one prefix with different reasons
 stand beside each other, and the latest end counts. Allow wins over block. A
 block of the management sources, of a declared proxy or of where you are logged
-in from needs --force.`,
+in from by SSH (also through sudo) needs --force.`,
 		Example: `  headgate block 203.0.113.9
   headgate block 203.0.113.0/24 --for 10m --reason "scans ports"
   headgate block 2001:db8:5:6::/64 --forever`,

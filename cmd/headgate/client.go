@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"syscall"
+	"time"
 
 	"github.com/headgate/headgate/daemon"
 )
@@ -19,7 +20,12 @@ import (
 type client struct {
 	socket string
 	http   http.Client
+	wait   time.Duration // for an answer
 }
+
+// askTime is how long a daemon may take to answer. Its slowest work, a reload
+// with a large config, has 10 s for each of several steps.
+const askTime = time.Minute
 
 func (e *env) client() (*client, error) {
 	socket, err := e.socketPath()
@@ -30,7 +36,7 @@ func (e *env) client() (*client, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
-	return &client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
+	return &client{socket: socket, wait: askTime, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
 }
 
 // unreachable is an error of the way to the daemon: it was not asked.
@@ -51,6 +57,8 @@ func (c *client) ask(ctx context.Context, method, path string, in, out any) erro
 		}
 		body = bytes.NewReader(data)
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://headgate"+path, body)
 	if err != nil {
 		return err
@@ -76,6 +84,8 @@ func (c *client) unanswered(err error) error {
 		return fmt.Errorf("may not use %s (be root, or join the group headgate)", c.socket)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w on %s (start it: headgate run; if it uses another socket: --socket PATH or -c FILE)", errNoDaemon, c.socket)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the daemon on %s did not answer within %s: look at its log, or kill it: what it attached goes on filtering", c.socket, c.wait)
 	}
 	return fmt.Errorf("ask the daemon on %s: %w", c.socket, err)
 }

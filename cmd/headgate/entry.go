@@ -90,8 +90,13 @@ func lasting(x daemon.Entry) string {
 }
 
 // sshPeer is where whoever types sits, by what sshd left in the environment.
+// sudo and su take it out, so the processes above are looked at as well.
 func sshPeer(e *env) netip.Addr {
-	first, _, _ := strings.Cut(e.getenv("SSH_CONNECTION"), " ")
+	from := e.getenv("SSH_CONNECTION")
+	if from == "" && e.above != nil {
+		from = e.above("SSH_CONNECTION")
+	}
+	first, _, _ := strings.Cut(from, " ")
 	a, _ := netip.ParseAddr(first)
 	return a.WithZone("")
 }

@@ -15,5 +15,6 @@ func main() {
 		out:    os.Stdout,
 		err:    os.Stderr,
 		getenv: os.Getenv,
+		above:  func(name string) string { return inherited("/proc", os.Getppid(), name) },
 	}))
 }

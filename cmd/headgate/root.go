@@ -24,6 +24,7 @@ type env struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
+	above    func(string) string // a variable of the processes above; may be nil
 
 	config, socket, output string // flags of all commands
 }
