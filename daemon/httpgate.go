@@ -88,6 +88,7 @@ func (h *httpGate) give(ctx context.Context, c *childLink, p l7.Policy, socks ma
 	err := c.set(ctx, p, socks)
 	if err != nil && !errors.Is(err, errRefused) {
 		c.cmd.Process.Kill()
+		err = fmt.Errorf("%w (it was ended and is started again: try once more)", err)
 	}
 	return err
 }

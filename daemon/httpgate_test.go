@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/l7"
@@ -63,6 +65,12 @@ func TestChildHasNoPrivilege(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: only root has privilege to give up")
 	}
+	// what started the daemon may have left files open to whatever it starts
+	left, err := unix.Open(filepath.Join(t.TempDir(), "left"), unix.O_CREAT|unix.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(left)
 	b := newBench(t, fmt.Sprintf("http: {listen: %q, upstream: %q, user: nobody}", freeAddress(t), upstream(t)))
 	pid := b.childPID()
 	st := processStatus(t, pid)

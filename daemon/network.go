@@ -147,7 +147,16 @@ func (n *network) open(cfg *config.Config) error {
 		return fmt.Errorf("open the network gate: %w", err)
 	}
 	n.gate = g
+	n.warnSize(cfg.Network.Slots)
 	return n.setOwn()
+}
+
+// warnSize says that a table that was pinned before has kept its size.
+func (n *network) warnSize(wanted uint32) {
+	if t, err := n.gate.Table(); err == nil && n.gate.Adopted() && t.Slots != uint64(wanted) {
+		n.log.Warn("network.slots is not in force: the pinned bucket table keeps its size (to make a new one: stop the daemon, `headgate detach --all`, start it)",
+			"slots", t.Slots, "network.slots", wanted)
+	}
 }
 
 // setOwn tells the gate which addresses are the host's.

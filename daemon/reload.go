@@ -72,12 +72,14 @@ func needsRestart(old, next *config.Config) error {
 		{"admin.listen", old.Admin.Listen != next.Admin.Listen},
 		{"state.dir", old.State.Dir != next.State.Dir},
 		{"state.pins", old.State.Pins != next.State.Pins},
-		{"network.slots", old.Network.Slots != next.Network.Slots},
 		{"http.user", old.HTTP.User != next.HTTP.User},
 	} {
 		if s.changed {
 			return refuse("%s changes only with a restart of the daemon, so nothing was changed (restart it, or put %s back)", s.key, s.key)
 		}
+	}
+	if old.Network.Slots != next.Network.Slots {
+		return refuse("network.slots changes only with a new bucket table, so nothing was changed (stop the daemon, `headgate detach --all`, start it: all buckets are full then; or put network.slots back)")
 	}
 	return nil
 }

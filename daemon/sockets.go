@@ -68,11 +68,24 @@ func openSockets(ctx context.Context, listeners []config.Listener, have map[stri
 		s, err := listenPatiently(ctx, l.Address)
 		if err != nil {
 			closeSockets(fresh)
-			return nil, fmt.Errorf("open http listener: %w", err)
+			return nil, fmt.Errorf("open http listener: %w (%s)", err, inTheWay(l.Address, have))
 		}
 		fresh[l.Address] = s
 	}
 	return fresh, nil
+}
+
+// inTheWay says what helps where address cannot be opened. A socket of our own on
+// the same port stays open until the new ones are there, and may be what is in
+// the way.
+func inTheWay(address string, have map[string]*socket) string {
+	_, port, _ := net.SplitHostPort(address)
+	for own := range have {
+		if _, p, _ := net.SplitHostPort(own); p == port {
+			return fmt.Sprintf("this daemon listens on %s: restart it to change the host of a port, or take another port", own)
+		}
+	}
+	return "see who has it: ss -ltnp"
 }
 
 func listenPatiently(ctx context.Context, address string) (*socket, error) {
@@ -83,7 +96,7 @@ func listenPatiently(ctx context.Context, address string) (*socket, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w (see who has it: ss -ltnp)", err)
+			return nil, err
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

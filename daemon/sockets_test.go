@@ -1,13 +1,43 @@
 package daemon
 
 import (
+	"context"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/config"
 )
+
+// A port that is taken is told from one that this daemon has itself, on another
+// host.
+func TestPortInUse(t *testing.T) {
+	address := freeAddress(t)
+	own, err := listenOn(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	_, port, _ := net.SplitHostPort(address)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // one try
+	for want, c := range map[string]struct {
+		address string
+		have    map[string]*socket
+	}{
+		"this daemon listens on " + address: {":" + port, map[string]*socket{address: own}},
+		"see who has it: ss -ltnp":          {address, nil},
+	} {
+		_, err := openSockets(ctx, []config.Listener{{Address: c.address}}, c.have)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("open %s: %v, want %q", c.address, err, want)
+		}
+	}
+}
 
 // What the child accepts from the daemon's socket has a limit on how long a
 // client may take no notice of what it is sent.

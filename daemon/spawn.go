@@ -79,6 +79,10 @@ func spawn(acc account, link *os.File, stderr io.Writer) (*exec.Cmd, error) {
 			started <- err
 			return
 		}
+		if err := keepFiles(); err != nil {
+			started <- err
+			return
+		}
 		started <- cmd.Start()
 	}()
 	err := <-started
@@ -89,6 +93,16 @@ func spawn(acc account, link *os.File, stderr io.Writer) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("start the HTTP gate's process: %w", err)
 	}
 	return cmd, nil
+}
+
+// keepFiles keeps from the child what the daemon itself was started with: a
+// shell or supervisor may have left files open that only root could open.
+func keepFiles() error {
+	const lowest, highest = 3, 1<<32 - 1
+	if err := unix.CloseRange(lowest, highest, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("keep open files from the HTTP gate's process: %w", err)
+	}
+	return nil
 }
 
 // renounce gives up for this thread, and so for what it starts, the ways to

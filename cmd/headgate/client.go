@@ -84,6 +84,8 @@ func (c *client) unanswered(err error) error {
 		return fmt.Errorf("may not use %s (be root, or join the group headgate)", c.socket)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w on %s (start it: headgate run; if it uses another socket: --socket PATH or -c FILE)", errNoDaemon, c.socket)
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+		return fmt.Errorf("the daemon on %s ended before it answered (see its log; start it: headgate run)", c.socket)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the daemon on %s did not answer within %s: look at its log, or kill it: what it attached goes on filtering", c.socket, c.wait)
 	}
