@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/maps"
 )
@@ -38,8 +40,11 @@ type network struct {
 func (n *network) apply(p *policy) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	_, before := os.Stat(p.cfg.State.Pins)
 	if err := n.open(p.cfg); err != nil {
-		n.releaseIdle()
+		if n.releaseIdle() && errors.Is(before, os.ErrNotExist) {
+			discard(p.cfg.State.Pins)
+		}
 		return err
 	}
 	if n.gate != nil {
@@ -120,6 +125,27 @@ func unpinUnused(pins string) error {
 	return DetachAll(pins)
 }
 
+// discard removes a folder of pins that was made for nothing, as far as it can:
+// what went wrong has been told.
+func discard(pins string) {
+	if DetachAll(pins) != nil {
+		os.Remove(pins)
+	}
+}
+
+// ownFolder makes sure that a folder of pins is ours. Anyone may make folders in
+// a bpffs with its usual mode, and the owner of a folder removes what is in it.
+func ownFolder(pins string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(pins, &st); err != nil {
+		return fmt.Errorf("look at %s: %w", pins, err)
+	}
+	if uid := os.Geteuid(); st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != uid {
+		return fmt.Errorf("%s is no folder of user %d, so others could take the pins away (its owner is user %d: remove it, or set state.pins to another)", pins, uid, st.Uid)
+	}
+	return nil
+}
+
 // open loads the gate when interfaces are named for the first time.
 func (n *network) open(cfg *config.Config) error {
 	n.pins = cfg.State.Pins
@@ -128,6 +154,9 @@ func (n *network) open(cfg *config.Config) error {
 	}
 	// Where the folder cannot be made, Open says what is missing.
 	if os.MkdirAll(n.pins, 0o700) == nil && n.pinLock == nil {
+		if err := ownFolder(n.pins); err != nil {
+			return err
+		}
 		lock, err := lockDir(n.pins)
 		if err != nil {
 			return err

@@ -84,6 +84,43 @@ func TestDetachBehindTheDaemonsBack(t *testing.T) {
 	}
 }
 
+// A bpffs is open to all as a rule: who made the folder of the pins before the
+// daemon did could take them away.
+func TestPinsOfAnotherUser(t *testing.T) {
+	h := newHost(t, "network: {interfaces: [IFACE]}\n")
+	if err := os.MkdirAll(h.pins, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(h.pins, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	h.exits(1, []string{h.pins, "owner is user 65534", "state.pins"}, "run")
+	if left, err := os.ReadDir(h.pins); err != nil || len(left) != 0 {
+		t.Errorf("pinned: %v, %v", left, err)
+	}
+}
+
+// A start without privilege leaves nothing behind.
+func TestStartWithoutPrivilegeLeavesNothing(t *testing.T) {
+	h := newHost(t, "network: {interfaces: [IFACE]}\n")
+	if err := os.Chmod(filepath.Dir(h.pins), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{h.dir, filepath.Dir(h.dir)} {
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := rig.Command(h.net.Gate, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", binary, "run", "-c", h.config())
+	out, err := run.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "run as root, or with CAP_BPF") {
+		t.Errorf("it said %v\n%s", err, out)
+	}
+	if left, err := os.ReadDir(h.pins); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("made: %v, %v", left, err)
+	}
+}
+
 // A start that fails at the interface leaves nothing pinned behind.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	h := newHost(t, "network: {interfaces: [IFACE, hg-nowhere]}\n")
