@@ -32,6 +32,7 @@ static __always_inline bool strike_blocks(__u64 tag, __u64 now, __u64 end)
 	__u32 index = table_index(tag);
 	struct line *line = bpf_map_lookup_elem(&buckets, &index);
 	struct slot *slot;
+	__u64 tat;
 	int way;
 
 	if (!line)
@@ -45,10 +46,15 @@ static __always_inline bool strike_blocks(__u64 tag, __u64 now, __u64 end)
 		return true;
 	/* a block that has ended, or that another CPU has just set */
 	slot = &line->way[way & (WAYS - 1)];
-	if ((__s64)(READ(slot->tat) - now) > 0)
+	tat = READ(slot->tat);
+	if ((__s64)(tat - now) > 0 ||
+	    __sync_val_compare_and_swap(&slot->tat, tat, end) != tat)
 		return false;
-	WRITE(slot->tat, end);
-	return true;
+	if ((READ(slot->tag) & ~TAG_DENIED) == tag)
+		return true;
+	/* the slot has just gone to another key, whose bucket this would empty */
+	__sync_val_compare_and_swap(&slot->tat, end, now);
+	return false;
 }
 
 static __always_inline __u64 block_tag(const struct packet *p, const struct plan *plan)
