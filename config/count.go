@@ -27,9 +27,6 @@ func (rr *ruleReader) figures() {
 	case rr.need("rate", "say how much is admitted, such as `rate: 100/s`, or as `limit: 5/min` at the http gate"):
 		rr.rule.Algorithm = rr.algorithm(TokenBucket)
 		rr.rule.Rate, rr.rule.Burst = rr.bucket(rr.rule.Gate)
-		if rr.rule.Rate.Unit == Bytes && rr.rule.Gate == GateNetwork && slices.Contains(rr.rule.Per, PerTotal) {
-			rr.errorf(rr.at("rate"), "`per: total` counts packets: write a rate such as 500000/s")
-		}
 	}
 }
 
@@ -66,8 +63,8 @@ func (rr *ruleReader) anonymous() {
 		rr.errorf(rr.keys["anonymous"], "`anonymous` is for rules per key: remove it")
 		return
 	}
-	a := &Anonymous{Per: readPer(o)}
-	if slices.Contains(a.Per, PerKey) || slices.Contains(a.Per, PerSource) || len(a.Per) > 1 {
+	a := &Anonymous{Per: rr.readPer(o)}
+	if len(a.Per) > 1 || len(a.Per) == 1 && a.Per[0] != PerClient && a.Per[0] != PerTotal {
 		o.errorf(o.at("per"), "`anonymous` counts requests without a key: write `per: client` or `per: total`")
 	}
 	other := map[string]string{"rate": "limit", "limit": "rate"}

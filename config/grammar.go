@@ -38,11 +38,14 @@ var (
 	exemptLevel = &level{"http.exempt", "an item of `http.exempt`", []key{{"path", ""}, {"from", ""}}}
 	ruleLevel   = &level{"rules", "a rule", []key{
 		{"name", ""}, {"gate", ""}, {"match", ""}, {"per", ""}, {"rate", ""}, {"burst", ""}, {"limit", ""},
-		{"algorithm", ""}, {"mode", "enforce"}, {"anonymous", ""},
+		{"algorithm", ""}, {"mode", "enforce"}, {"anonymous", ""}, {"unknown", ""}, {"overrides", ""}, {"then", ""},
 	}}
 	matchLevel = &level{"rules.match", "a rule's `match`", []key{
-		{"protocol", ""}, {"ports", ""}, {"method", ""}, {"path", ""}, {"host", ""},
+		{"from", ""}, {"to", ""}, {"except", ""}, {"protocol", ""}, {"ports", ""}, {"source_ports", ""}, {"flags", ""},
+		{"icmp_types", ""}, {"vlan", ""}, {"interfaces", ""}, {"method", ""}, {"path", ""}, {"host", ""},
 	}}
+	overrideLevel  = &level{"rules.overrides", "an item of a rule's `overrides`", []key{{"from", ""}, {"rate", ""}, {"burst", ""}}}
+	thenLevel      = &level{"rules.then", "a rule's `then`", []key{{"block", ""}, {"after", ""}}}
 	anonymousLevel = &level{"rules.anonymous", "a rule's `anonymous`", []key{
 		{"per", "client"}, {"rate", ""}, {"burst", ""}, {"limit", ""},
 	}}
@@ -63,30 +66,28 @@ var (
 // key is sent to the first that has it.
 var levels = []*level{
 	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, listenerLevel,
-	identitiesLevel, keyLevel, exemptLevel, anonymousLevel, adminLevel, stateLevel,
+	identitiesLevel, keyLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, adminLevel, stateLevel,
 }
 
 // later is what the design has and this version has not, by level path, as
 // keys and as words of a key's value. A limiter that skipped one silently
 // would look as if it worked, so each is an error.
 var later = map[string][]string{
-	"":                    {"escalate", "fleet", "include"},
+	"":                    {"escalate", "fleet", "include", "lists"},
 	"network":             {"leash"},
 	"http":                {"tls", "terminates", "dialect", "body"},
 	"http.listeners":      {"tls", "proxy_protocol", "dialect"},
 	"http.identities":     {"user", "tenant"},
 	"http.identities.key": {"query", "bearer"},
 	"rules": {
-		"unknown", "overrides", "quota", "time_zone", "concurrent", "then", "scope",
+		"quota", "time_zone", "concurrent", "scope",
 		"count_refused", "cost", "until",
 	},
-	"rules.match": {
-		"from", "to", "flags", "vlan", "interfaces", "source", "destination",
-		"header", "identity", "plan", "user", "tenant", "owner",
-	},
+	"rules.match":     {"header", "identity", "plan", "user", "tenant", "owner"},
 	"rules.anonymous": {"quota", "concurrent", "overrides"},
+	"rules.overrides": {"owner", "plan", "quota", "until", "why", "limit"},
 
-	"per value":       {"user", "tenant", "destination", "route", "source/24,56"},
+	"per value":       {"user", "tenant", "route"},
 	"algorithm value": {"leaky-bucket", "fixed-window", "gcra"},
 	"door value":      {"forward-auth", "nginx", "traefik", "caddy", "haproxy", "envoy", "rls", "middleware", "rlqs"},
 }
@@ -102,6 +103,11 @@ var foreign = map[string]string{
 	"dry_run": "mode", "shadow": "mode", "xdp_mode": "attach_mode",
 	"port": "ports", "methods": "method", "paths": "path", "hosts": "host", "url": "path", "uri": "path",
 	"proto": "protocol", "trusted_proxies": "proxies", "trusted": "proxies", "backend": "upstream",
+	"source": "from", "src": "from", "saddr": "from", "sources": "from", "destination": "to", "dst": "to", "daddr": "to",
+	"unless": "except", "exclude": "except", "sport": "source_ports", "src_ports": "source_ports", "source_port": "source_ports",
+	"dport": "ports", "dst_ports": "ports", "destination_ports": "ports", "tcp_flags": "flags", "tcpflags": "flags",
+	"icmp_type": "icmp_types", "icmp": "icmp_types", "vlans": "vlan", "vlan_id": "vlan", "vlan_ids": "vlan",
+	"ban":  "then",
 	"bind": "listen", "hash": "sha256", "where": "match", "action": "mode", "enabled": "mode",
 }
 

@@ -90,17 +90,18 @@ func (r *reader) config(data []byte) *Config {
 		Version: o.version(),
 		Mode:    o.mode(),
 		Network: o.section("network", networkLevel).network(),
-		Allow:   o.prefixes("allow"),
-		Block:   o.prefixes("block"),
 		Admin:   o.section("admin", adminLevel).admin(),
 		State:   o.section("state", stateLevel).state(),
 	}
+	allow, block := o.addressList("allow"), o.addressList("block")
+	c.Allow, c.Block = allow.Prefixes, block.Prefixes
 	http := o.section("http", httpLevel)
 	c.HTTP = http.http()
 	c.HTTP.Keys = http.loadKeys(c.HTTP.KeyFile)
 	all := r.rules(o.objects("rules"))
 	r.checkSet(all)
 	o.across(c, all)
+	r.explained(c)
 	for _, p := range all {
 		c.Rules = append(c.Rules, Effective(c.Mode, p.Rule))
 	}

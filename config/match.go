@@ -4,39 +4,16 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 )
-
-// protocols are the names of IP protocols (IANA assigned internet protocol
-// numbers) that a match may use instead of the number.
-var protocols = []struct {
-	name   string
-	number uint8
-}{
-	{"icmp", 1}, {"tcp", 6}, {"udp", 17}, {"gre", 47}, {"esp", 50}, {"ah", 51}, {"icmpv6", 58}, {"sctp", 132},
-}
-
-// ProtocolNumber returns the IP protocol number of a Match's Protocol; ok is
-// false if it is empty or none.
-func ProtocolNumber(s string) (number uint8, ok bool) {
-	for _, p := range protocols {
-		if p.name == s {
-			return p.number, true
-		}
-	}
-	n, err := strconv.ParseUint(s, 10, 8)
-	return uint8(n), err == nil
-}
 
 // matches reads `match`. That its fields fit the gate is checked with the gate.
 func (rr *ruleReader) matches() {
 	if rr.match == nil {
 		return
 	}
+	rr.packet()
 	m := &rr.rule.Match
-	m.Protocol = rr.protocol()
-	m.Ports = rr.ports()
 	for _, w := range rr.match.words("method") {
 		rr.use(w, &m.Methods, checkMethod(w.text), w.text)
 	}
@@ -59,71 +36,6 @@ func (rr *ruleReader) use(w word, to *[]string, fault, value string) {
 	default:
 		*to = append(*to, value)
 	}
-}
-
-func (rr *ruleReader) protocol() string {
-	w, ok := rr.match.word("protocol")
-	if !ok {
-		return ""
-	}
-	names := make([]string, len(protocols))
-	for i, p := range protocols {
-		names[i] = p.name
-		if w.text == p.name || w.text == strconv.Itoa(int(p.number)) {
-			return p.name
-		}
-	}
-	if n, err := parseWhole(w.text); err == nil && n <= 255 {
-		return w.text
-	}
-	rr.errorf(w.node, "%s, or a number from 0 to 255", oneOf("protocol", w.text, names))
-	return ""
-}
-
-func (rr *ruleReader) ports() []PortRange {
-	var ports []PortRange
-	for _, w := range rr.match.words("ports") {
-		p, err := parsePorts(w.text)
-		if err != nil {
-			rr.errorf(w.node, "%s", err)
-			continue
-		}
-		ports = append(ports, p)
-	}
-	p, given := rr.match.values["protocol"], rr.rule.Match.Protocol
-	switch {
-	case !rr.match.has("ports"):
-	case p == nil:
-		rr.errorf(rr.match.keys["ports"], "`ports` needs a protocol: add `protocol: tcp` or `protocol: udp`, or make a rule for each")
-	case given != "" && given != "tcp" && given != "udp":
-		rr.errorf(rr.match.keys["ports"], "`ports` are of tcp or udp, not of %s: remove them", given)
-	}
-	return ports
-}
-
-// parsePorts reads 80 or 8000-8010.
-func parsePorts(s string) (PortRange, error) {
-	from, to, isRange := strings.Cut(s, "-")
-	if !isRange {
-		to = from
-	}
-	first, err1 := parsePort(from)
-	last, err2 := parsePort(to)
-	switch {
-	case err1 != nil || err2 != nil:
-		return PortRange{}, fmt.Errorf("%s is no port: write a number from 1 to 65535, or two with a hyphen, such as 8000-8010", quote(s))
-	case first > last:
-		return PortRange{}, fmt.Errorf("%s runs backwards: write %d-%d", quote(s), last, first)
-	}
-	return PortRange{first, last}, nil
-}
-
-func parsePort(s string) (uint16, error) {
-	n, err := parseWhole(s)
-	if err == nil && (n < 1 || n > 65535) {
-		err = errTooLarge
-	}
-	return uint16(n), err
 }
 
 // methods are those of RFC 9110, RFC 5789, RFC 4918 and the query draft. Others

@@ -36,9 +36,9 @@ func (o *object) network() Network {
 func (o *object) interfaces() []string {
 	var names []string
 	for _, w := range o.list("interfaces") {
-		switch {
-		case len(w.text) > longestInterface || strings.ContainsAny(w.text, "/ :*?") || w.text == "." || w.text == "..":
-			o.errorf(w.node, "%s is no interface name: write one of those that `ip link` shows", quote(w.text))
+		switch fault := checkInterface(w.text); {
+		case fault != "":
+			o.errorf(w.node, "%s", fault)
 		case slices.Contains(names, w.text):
 			o.errorf(w.node, "interface %s is there twice: remove one", quote(w.text))
 		default:
@@ -46,6 +46,13 @@ func (o *object) interfaces() []string {
 		}
 	}
 	return names
+}
+
+func checkInterface(s string) string {
+	if len(s) > longestInterface || strings.ContainsAny(s, "/ :*?") || s == "." || s == ".." {
+		return fmt.Sprintf("%s is no interface name: write one of those that `ip link` shows", quote(s))
+	}
+	return ""
 }
 
 // slots reads the size of the bucket table, a power of two.

@@ -14,6 +14,8 @@ type reader struct {
 	where string // what is being read, put before each message: `rule "login": `
 	errs  Errors
 
+	mentions []mention
+
 	// read opens the files that this one names: readFile, but in fuzzing.
 	read func(path string, most int64) ([]byte, error)
 }
@@ -279,7 +281,7 @@ func kind(n ast.Node) string {
 	case *ast.AnchorNode, *ast.AliasNode:
 		return "an anchor or alias (write the value out; quote a word that starts with * or &)"
 	case *ast.TagNode:
-		return "a tag (remove it)"
+		return "a tag (remove it; quote a word that starts with !)"
 	case *ast.LiteralNode:
 		return "a block of text"
 	}

@@ -59,13 +59,13 @@ func TestReferenceReads(t *testing.T) {
 	for _, r := range c.Rules {
 		names = append(names, r.Name)
 	}
-	if !slices.Equal(names, []string{"per-source", "dns", "cap", "login", "api", "search"}) {
+	if !slices.Equal(names, []string{"per-source", "dns", "syn", "flood", "cap", "login", "api", "search"}) {
 		t.Errorf("rules %v", names)
 	}
 	if len(c.HTTP.Keys) != 2 || c.HTTP.Keys[0].Owner != "acme" || c.HTTP.Keys[1].Tenant != "" {
 		t.Errorf("keys %+v", c.HTTP.Keys)
 	}
-	if r := c.Rules[5]; r.Algorithm != SlidingCounter || r.Rate.Interval != time.Hour {
+	if r := c.Rules[7]; r.Algorithm != SlidingCounter || r.Rate.Interval != time.Hour {
 		t.Errorf("search: %+v", r)
 	}
 	if w := Warnings(c); len(w) > 0 {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -168,4 +169,37 @@ func appendNew(list []string, s string) []string {
 		}
 	}
 	return append(list, s)
+}
+
+// Every word of the network gate's rules reads back too.
+func TestPacketTextReadsBack(t *testing.T) {
+	for _, in := range []string{
+		`{name: a, per: "source/24,56", rate: 200/s, match: {from: [10.0.0.0/8, "2001:db8::/32"], to: 192.0.2.1, except: 10.1.0.0/16}}`,
+		`{name: a, per: source, rate: 200/s, match: {protocol: tcp, ports: [80, 443], source_ports: 1024-65535, flags: syn}}`,
+		`{name: a, per: source, rate: 200/s, match: {protocol: tcp, flags: fin+psh+urg}}`,
+		`{name: a, per: source, rate: 200/s, match: {protocol: tcp, flags: syn+!ack+!rst}}`,
+		`{name: a, per: source, rate: 200/s, match: {protocol: icmp, icmp_types: [echo-request, 13]}}`,
+		`{name: a, per: source, rate: 200/s, match: {protocol: icmpv6, icmp_types: [echo-request]}}`,
+		`{name: a, per: [source, destination], rate: 2Mbit/s, match: {vlan: [0, 10], interfaces: [eth0, eth1]}}`,
+		`{name: a, per: destination, rate: 10MB/s}`,
+		`{name: a, per: source, rate: 100/s, unknown: 50000/s, then: {block: 60s, after: 100/1s}}`,
+		`{name: a, per: source, rate: 100/s, overrides: [{from: 192.0.2.0/24, rate: 1000/s, burst: 5}, {from: 10.0.0.0/8, rate: 1/s}]}`,
+	} {
+		first, err := ParseRule("rule", []byte(in))
+		if err != nil {
+			t.Errorf("%s: %v", in, err)
+			continue
+		}
+		second, err := ParseRule("rule", []byte(first.Text))
+		if err != nil {
+			t.Errorf("%s\nas text %s: %v", in, first.Text, err)
+			continue
+		}
+		if !reflect.DeepEqual(first, second) {
+			t.Errorf("%s\nreads as %+v\nand then %+v", first.Text, first, second)
+		}
+		if WorstCase(first) == "" {
+			t.Errorf("%s has no worst case in words", in)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -55,11 +54,14 @@ func (r *reader) readRule(n ast.Node, unnamed string) Rule {
 	rr.name()
 	rr.rule.Mode = o.mode()
 	rr.matches()
-	rr.rule.Per = readPer(o)
+	rr.rule.Per = rr.readPer(o)
 	rr.gate()
 	rr.perFits()
 	rr.figures()
 	rr.anonymous()
+	rr.overrides()
+	rr.unknown()
+	rr.then()
 	if len(r.errs) == before {
 		rr.rule.Text = rr.rule.text()
 	}
@@ -120,29 +122,6 @@ func (o *object) mode() Mode {
 	return Mode(w.text)
 }
 
-// readPer reads one `per` or a list of them, put into a fixed order: it is
-// part of the bucket's identity, and the order of writing is not.
-func readPer(o *object) []Per {
-	order := []Per{PerSource, PerClient, PerKey, PerTotal}
-	names := make([]string, len(order))
-	for i, p := range order {
-		names[i] = string(p)
-	}
-	var pers []Per
-	for _, w := range o.words("per") {
-		switch p := Per(w.text); {
-		case !slices.Contains(order, p):
-			o.errorf(w.node, "%s", oneOf("per", w.text, names))
-		case slices.Contains(pers, p):
-			o.errorf(w.node, "`per` names %s twice: remove one", p)
-		default:
-			pers = append(pers, p)
-		}
-	}
-	slices.SortFunc(pers, func(a, b Per) int { return slices.Index(order, a) - slices.Index(order, b) })
-	return pers
-}
-
 // gate finds the gate from `gate`, `match` and `per`, as the design's section
 // 7 has it, and reports contradictions.
 func (rr *ruleReader) gate() {
@@ -182,8 +161,8 @@ func (rr *ruleReader) gate() {
 func (rr *ruleReader) signs() (network, http []string) {
 	for _, p := range rr.rule.Per {
 		switch p {
-		case PerSource:
-			network = append(network, "`per: source`")
+		case PerSource, PerDestination:
+			network = append(network, "`per: "+string(p)+"`")
 		case PerClient, PerKey:
 			http = append(http, "`per: "+string(p)+"`")
 		}
@@ -191,7 +170,7 @@ func (rr *ruleReader) signs() (network, http []string) {
 	if rr.match == nil {
 		return network, http
 	}
-	for _, k := range []string{"protocol", "ports"} {
+	for _, k := range packetKeys {
 		if rr.match.has(k) {
 			network = append(network, "`match: "+k+"`")
 		}
@@ -202,16 +181,4 @@ func (rr *ruleReader) signs() (network, http []string) {
 		}
 	}
 	return network, http
-}
-
-// perFits checks `per` against the gate and itself.
-func (rr *ruleReader) perFits() {
-	use := "source or total at the network gate; client, key, both or total at the http gate"
-	if !rr.need("per", "say whose packets or requests are counted together: "+use) {
-		return
-	}
-	per := rr.rule.Per
-	if len(per) > 1 && slices.Contains(per, PerTotal) {
-		rr.errorf(rr.at("per"), "`per: total` is one bucket for all: it stands alone")
-	}
 }

@@ -125,12 +125,16 @@ func TestRuleFaults(t *testing.T) {
 		{"{name: a, per: client, rate: 1/s, mode: dry-run}", "r:1:41: rule \"a\": \"dry-run\" is no `mode`: did you mean `watch`?"},
 
 		{"{name: a, per: user, rate: 1/s}", "r:1:16: rule \"a\": this version does not have `per: user` yet"},
-		{"{name: a, per: \"source/24,56\", rate: 1/s}", "r:1:16: rule \"a\": this version does not have `per: source/24,56` yet"},
-		{"{name: a, per: source, rate: 1/s, unknown: 5/s}", "r:1:35: rule \"a\": this version does not have `unknown` yet"},
-		{"{name: a, per: source, rate: 1/s, then: {block: 60s}}", "r:1:35: rule \"a\": this version does not have `then` yet"},
+		{"{name: a, per: \"source/24\", rate: 1/s}", "r:1:16: rule \"a\": per \"source/24\": say the bits of IPv6 too"},
+		{"{name: a, per: \"source/33,56\", rate: 1/s}", "r:1:16: rule \"a\": per \"source/33,56\": the bits of IPv4 are from 1 to 32"},
+		{"{name: a, per: source, rate: 10/s, unknown: 5/s}", "r:1:45: rule \"a\": unknown 5/s is less than 10/s"},
+		{"{name: a, per: destination, rate: 1/s, unknown: 5/s}", "r:1:40: rule \"a\": `unknown` is about sources"},
+		{"{name: a, per: source, rate: 1/s, then: {block: 60s}}", "r:1:41: rule \"a\": `after` is missing in a rule's `then`"},
+		{"{name: a, per: source, rate: 1/s, then: {block: 31d, after: 1/s}}", "r:1:49: rule \"a\": block \"31d\": from 1s to 30d"},
+		{"{name: a, per: source, rate: 1/s, overrides: [{from: 10.0.0.0/8, rate: 1MB/s}]}", "r:1:72: rule \"a\": rate 1MB/s counts bytes, and the rule packets"},
+		{"{name: a, per: client, rate: 1/s, then: {block: 60s, after: 1/s}}", "r:1:35: rule \"a\": this version does not have `then` at the http gate yet"},
 		{"{name: a, per: client, quota: 5/day}", "r:1:24: rule \"a\": this version does not have `quota` yet"},
 		{"{name: a, per: client, concurrent: 5}", "r:1:24: rule \"a\": this version does not have `concurrent` yet"},
-		{"{name: a, per: source, rate: 1/s, match: {flags: syn}}", "r:1:43: rule \"a\": this version does not have `flags` yet"},
 		{"{name: a, per: client, limit: 1/s, algorithm: fixed-window}", "r:1:47: rule \"a\": this version does not have `algorithm: fixed-window` yet"},
 
 		// RC-022: 0 and less are refused, at either gate, with the smallest legal value.
@@ -159,7 +163,6 @@ func TestRuleFaults(t *testing.T) {
 		{"{name: a, per: client, limit: 5/min, burst: 5}", "r:1:38: rule \"a\": a limit has no burst"},
 		{"{name: a, per: client, limit: 5MB/s}", "r:1:31: rule \"a\": limit \"5MB/s\" counts bytes"},
 		{"{name: a, per: client, rate: 5MB/s}", "r:1:30: rule \"a\": rate \"5MB/s\" counts bytes"},
-		{"{name: a, gate: network, per: total, rate: 5MB/s}", "r:1:44: rule \"a\": `per: total` counts packets"},
 		{"{name: a, per: client, limit: 5/s, algorithm: token-bucket}", "r:1:47: rule \"a\": a token-bucket has a rate"},
 		{"{name: a, per: client, rate: 5/s, algorithm: sliding-log}", "r:1:46: rule \"a\": a sliding-log has a limit"},
 		{"{name: a, per: client, rate: 5/s, algorithm: token_bucket}", "r:1:46: rule \"a\": \"token_bucket\" is no `algorithm`: did you mean `token-bucket`?"},

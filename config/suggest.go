@@ -66,7 +66,7 @@ func show(name string) string {
 func oneOf(key, word string, words []string) string {
 	tidy := strings.ToLower(strings.TrimSpace(word))
 	for _, w := range later[key+" value"] {
-		if w == tidy || key == "per" && strings.HasPrefix(tidy, "source/") {
+		if w == tidy {
 			return fmt.Sprintf("this version does not have `%s: %s` yet; use %s", key, tidy, list(words))
 		}
 	}
@@ -84,7 +84,7 @@ func oneOf(key, word string, words []string) string {
 var foreignWords = map[string]map[string]string{
 	"per": {
 		"ip": "client", "address": "client", "addr": "client", "remote_addr": "client", "src": "source",
-		"saddr": "source", "api_key": "key", "apikey": "key", "token": "key", "global": "total", "all": "total",
+		"saddr": "source", "dst": "destination", "daddr": "destination", "api_key": "key", "apikey": "key", "token": "key", "global": "total", "all": "total",
 	},
 	"mode":        {"dry-run": "watch", "dry_run": "watch", "shadow": "watch", "log": "watch", "on": "enforce", "true": "enforce"},
 	"attach_mode": {"skb": "generic", "drv": "native", "driver": "native", "hw": "native"},

@@ -26,7 +26,7 @@ func (r Rule) text() string {
 	if m := r.Match.text(); m != "{}" {
 		f.raw("match", m)
 	}
-	f.words("per", texts(r.Per))
+	f.words("per", r.perWords())
 	f.figures(r.Algorithm, r.Rate, r.Burst)
 	if derived := r.derivedAlgorithm(); r.Algorithm != derived {
 		f.word("algorithm", string(r.Algorithm))
@@ -40,14 +40,38 @@ func (r Rule) text() string {
 		inner.figures(r.Algorithm, a.Rate, a.Burst)
 		f.raw("anonymous", inner.String())
 	}
+	r.extras(&f)
 	return f.String()
+}
+
+// extras writes what only rules of the network gate have.
+func (r Rule) extras(f *flow) {
+	if r.Unknown != nil {
+		f.word("unknown", r.Unknown.String())
+	}
+	var overrides []string
+	for _, o := range r.Overrides {
+		inner := flow{}
+		inner.words("from", o.From.words())
+		inner.figures(TokenBucket, o.Rate, o.Burst)
+		overrides = append(overrides, inner.String())
+	}
+	if len(overrides) > 0 {
+		f.raw("overrides", "["+strings.Join(overrides, ", ")+"]")
+	}
+	if t := r.Then; t != nil {
+		inner := flow{}
+		inner.word("block", durationText(t.Block))
+		inner.word("after", t.After.String())
+		f.raw("then", inner.String())
+	}
 }
 
 // saysNoGate reports whether the gate does not follow from match and per.
 func (r Rule) saysNoGate() bool {
 	m := r.Match
 	return len(r.Per) == 1 && r.Per[0] == PerTotal &&
-		m.Protocol == "" && len(m.Ports)+len(m.Methods)+len(m.Paths)+len(m.Hosts) == 0
+		!m.matchesPackets() && len(m.Methods)+len(m.Paths)+len(m.Hosts) == 0
 }
 
 // derivedAlgorithm returns the algorithm that r has if it names none.
@@ -64,14 +88,28 @@ func (r Rule) derivedAlgorithm() Algorithm {
 
 func (m Match) text() string {
 	f := flow{}
+	f.words("from", m.From.words())
+	f.words("to", m.To.words())
+	f.words("except", m.Except.words())
 	if m.Protocol != "" {
 		f.word("protocol", m.Protocol)
 	}
-	var ports []string
-	for _, p := range m.Ports {
-		ports = append(ports, p.String())
+	f.list("ports", portTexts(m.Ports))
+	f.list("source_ports", portTexts(m.SourcePorts))
+	if m.Flags != nil {
+		f.word("flags", m.Flags.String())
 	}
-	f.list("ports", ports)
+	var types []string
+	for _, t := range m.ICMPTypes {
+		types = append(types, icmpTypeText(m.Protocol, t))
+	}
+	f.words("icmp_types", types)
+	var ids []string
+	for _, id := range m.VLANs {
+		ids = append(ids, strconv.Itoa(int(id)))
+	}
+	f.words("vlan", ids)
+	f.words("interfaces", m.Interfaces)
 	f.words("method", m.Methods)
 	f.words("path", m.Paths)
 	f.words("host", m.Hosts)
@@ -85,6 +123,14 @@ func (p PortRange) String() string {
 		return first
 	}
 	return first + "-" + strconv.Itoa(int(p.Last))
+}
+
+func portTexts(ports []PortRange) []string {
+	words := make([]string, len(ports))
+	for i, p := range ports {
+		words[i] = p.String()
+	}
+	return words
 }
 
 func texts(per []Per) []string {

@@ -70,6 +70,15 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(n) * one, nil
 }
 
+// durationText returns d as ParseDuration reads it: 60s is 1min.
+func durationText(d time.Duration) string {
+	if text := intervalText(d); text[0] >= '0' && text[0] <= '9' {
+		return text
+	} else {
+		return "1" + text
+	}
+}
+
 // timeUnit returns the length of a unit, or an error that names the right one.
 func timeUnit(unit string) (time.Duration, error) {
 	for _, u := range timeUnits {

@@ -233,6 +233,9 @@ func (l *lists) set(p netip.Prefix, o own) error {
 		l.restore(p, was, existed)
 		return err
 	}
+	if was.end != 0 && o.end == 0 {
+		l.gate.unstrike(p)
+	}
 	for below := range l.trie.held.Subnets(p) {
 		if below == p {
 			continue
