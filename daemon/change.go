@@ -269,6 +269,9 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 	if err != nil {
 		return RuleReply{}, badInput("%v", err)
 	}
+	if err := config.CheckNames(d.policy.cfg, r); err != nil {
+		return RuleReply{}, badInput("%v", err)
+	}
 	old, had := d.policy.find(r.Name)
 	if had && old.origin.From == FromConfig {
 		return RuleReply{}, refuse("rule %s is in the config: change it in %s, the daemon reloads by itself", r.Name, d.path)

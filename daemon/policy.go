@@ -220,5 +220,5 @@ func (p *policy) endangers(pre netip.Prefix, peer netip.Addr) error {
 
 // identity is what a rule's buckets belong to; a change of it starts them full.
 func identity(r config.Rule) string {
-	return fmt.Sprint(r.Gate, r.Per, r.Algorithm, r.Rate.Unit)
+	return fmt.Sprint(r.Gate, r.Per, r.SourceBits4, r.SourceBits6, r.Algorithm, r.Rate.Unit)
 }

@@ -85,9 +85,15 @@ func burst(t *testing.T, g *maps.Gate, w *spray.Workers, frame []byte, packets i
 	t.Helper()
 	before := passed(t, g)
 	b := window{before: now(t)}
+	// one run a packet: to repeat a run the kernel first waits for a grace
+	// period, and the clock would not be stale any more
 	err := w.Together(func(int) error {
-		_, _, err := g.Program(true).Benchmark(frame, packets, nil)
-		return err
+		for range packets {
+			if _, err := g.Program(true).Run(&ebpf.RunOptions{Data: frame}); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	b.after = now(t)
 	if err != nil {

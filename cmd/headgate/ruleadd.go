@@ -22,6 +22,11 @@ type ruleFlags struct {
 	protocol, rate, burst, limit, algorithm, mode, gate string
 	ports, per, method, path, host                      []string
 	why, file                                           string
+
+	// network gate
+	from, to, except, sourcePorts, icmpTypes, vlan, iface []string
+	tcpFlags, unknown, thenBlock, thenAfter               string
+	override                                              []string
 }
 
 func newRuleAdd(e *env) *cobra.Command {
@@ -36,6 +41,7 @@ by changes.
 
 With --mode watch it counts what it would refuse and refuses nothing.`,
 		Example: `  headgate rule add syn-web --protocol tcp --ports 80,443 --per source --rate 200/s --burst 400
+  headgate rule add drip --from 203.0.113.0/24 --protocol udp --per source/24,56 --rate 100/s --then-block 60s --then-after 100/1s
   headgate rule add login --method POST --path /login --per client --limit 5/min
   headgate rule add search --path '/search/**' --per key --rate 10/s --mode watch --why "ticket 81"
   echo '{name: login, match: {path: /login}, per: client, limit: 5/min}' | headgate rule add --file -`,
@@ -51,7 +57,19 @@ With --mode watch it counts what it would refuse and refuses nothing.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.protocol, "protocol", "", "tcp, udp, icmp, icmpv6, sctp, gre, esp, ah or a number")
 	flags.StringSliceVar(&f.ports, "ports", nil, "destination `ports` or ranges, with tcp or udp: 80,443,8000-8010")
-	flags.StringSliceVar(&f.per, "per", nil, "whom a bucket belongs to: source, client, key, total")
+	flags.StringArrayVar(&f.per, "per", nil, "whom a bucket belongs to: source, source/24,56, destination, client, key, total")
+	flags.StringSliceVar(&f.from, "from", nil, "source `prefixes`")
+	flags.StringSliceVar(&f.to, "to", nil, "destination `prefixes`")
+	flags.StringSliceVar(&f.except, "except", nil, "source `prefixes` that the rule does not apply to")
+	flags.StringSliceVar(&f.sourcePorts, "source-ports", nil, "source `ports` or ranges, with tcp or udp")
+	flags.StringVar(&f.tcpFlags, "flags", "", "TCP `flags`: syn, rst, syn+!ack")
+	flags.StringSliceVar(&f.icmpTypes, "icmp-types", nil, "`types`, with icmp or icmpv6: echo-request,13")
+	flags.StringSliceVar(&f.vlan, "vlan", nil, "VLAN `ids`")
+	flags.StringSliceVar(&f.iface, "interface", nil, "interface `names`")
+	flags.StringVar(&f.unknown, "unknown", "", "`rate` that sources without a bucket take together")
+	flags.StringVar(&f.thenBlock, "then-block", "", "block a source for this `time` once it was refused --then-after")
+	flags.StringVar(&f.thenAfter, "then-after", "", "so many refusals: `100/1s`")
+	flags.StringArrayVar(&f.override, "override", nil, "other figures for some sources: `'{from: 192.0.2.0/24, rate: 1000/s}'`; may be repeated")
 	flags.StringVar(&f.rate, "rate", "", "long-term `rate`: 200/s, 5/min, 2Mbit/s")
 	flags.StringVar(&f.burst, "burst", "", "how much may come `at once` after idleness")
 	flags.StringVar(&f.limit, "limit", "", "at most so many `in any window`: 5/min")
@@ -112,8 +130,16 @@ func (f *ruleFlags) fromFile(in io.Reader, args []string) (config.Rule, error) {
 // mapping writes the flags as the mapping that the config would hold.
 func (f *ruleFlags) mapping(name string) []byte {
 	var match, top pairs
+	match.list("from", f.from)
+	match.list("to", f.to)
+	match.list("except", f.except)
 	match.text("protocol", f.protocol)
 	match.list("ports", f.ports)
+	match.list("source_ports", f.sourcePorts)
+	match.text("flags", f.tcpFlags)
+	match.list("icmp_types", f.icmpTypes)
+	match.list("vlan", f.vlan)
+	match.list("interfaces", f.iface)
 	match.list("method", f.method)
 	match.list("path", f.path)
 	match.list("host", f.host)
@@ -122,13 +148,35 @@ func (f *ruleFlags) mapping(name string) []byte {
 	if len(match) > 0 {
 		top = append(top, `"match":`+match.String())
 	}
-	top.list("per", f.per)
+	top.list("per", f.pers())
 	top.text("rate", f.rate)
 	top.text("burst", f.burst)
 	top.text("limit", f.limit)
 	top.text("algorithm", f.algorithm)
 	top.text("mode", f.mode)
+	top.text("unknown", f.unknown)
+	var then pairs
+	then.text("block", f.thenBlock)
+	then.text("after", f.thenAfter)
+	if len(then) > 0 {
+		top = append(top, `"then":`+then.String())
+	}
+	if len(f.override) > 0 {
+		top = append(top, `"overrides":[`+strings.Join(f.override, ",")+"]")
+	}
 	return []byte(top.String())
+}
+
+// pers splits lists at commas, but not source/24,56.
+func (f *ruleFlags) pers() (all []string) {
+	for _, v := range f.per {
+		if strings.HasPrefix(v, "source/") {
+			all = append(all, v)
+		} else {
+			all = append(all, strings.Split(v, ",")...)
+		}
+	}
+	return all
 }
 
 // pairs are the members of a JSON object, which is YAML too.
