@@ -127,11 +127,13 @@ struct {
 	__type(value, struct limit_id);
 } limit_ids SEC(".maps");
 
-/* What holds by source prefix alone. Daemon: writes. Program: reads. */
+/* What holds by source prefix alone. Daemon: writes. Program: reads. The sizes
+ * are bounds: an entry takes memory when it is made.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 262144);
+	__uint(max_entries, 1048576);
 	__type(key, struct prefix4_key);
 	__type(value, struct prefix);
 } prefixes4 SEC(".maps");

@@ -20,6 +20,10 @@ type Options struct {
 	// 4096 to 1<<27, 16 bytes of kernel memory each. A pinned table keeps the
 	// size that it was made with.
 	Slots uint32
+	// Prefixes4 and Prefixes6 bound how many prefixes of each family rules and
+	// lists name together; 0 means 1<<20 and 1<<18. Memory is taken as they
+	// come. Pinned tables keep the bound that they were made with.
+	Prefixes4, Prefixes6 uint32
 	// Clock chooses how the program reads the time.
 	Clock Clock
 }
@@ -68,7 +72,7 @@ func Open(o Options) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded program: %w", err)
 	}
-	if err := resize(spec, o.Slots); err != nil {
+	if err := resize(spec, o); err != nil {
 		return nil, err
 	}
 	dir, err := preparePins(o.Pins)

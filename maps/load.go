@@ -31,11 +31,17 @@ func MapDir(pins string) string {
 	return filepath.Join(pins, fmt.Sprintf("v%d", LayoutVersion))
 }
 
-func resize(spec *ebpf.CollectionSpec, slots uint32) error {
+func resize(spec *ebpf.CollectionSpec, o Options) error {
+	slots := o.Slots
 	if slots < minSlots || slots > maxSlots || slots&(slots-1) != 0 {
 		return fmt.Errorf("bucket table of %d slots: take a power of two from %d to %d", slots, minSlots, maxSlots)
 	}
 	spec.Maps["buckets"].MaxEntries = slots / ways
+	for name, bound := range map[string]uint32{"prefixes4": o.Prefixes4, "prefixes6": o.Prefixes6} {
+		if bound > 0 {
+			spec.Maps[name].MaxEntries = bound
+		}
+	}
 	return nil
 }
 
@@ -77,20 +83,23 @@ func checkLayouts(pins string) error {
 	return nil
 }
 
-// adoptSizes lets the bucket table that is pinned already keep its size.
+// adoptSizes lets tables that are pinned already keep their size.
 func adoptSizes(spec *ebpf.CollectionSpec, dir string) error {
 	if dir == "" {
 		return nil
 	}
-	pinned, err := ebpf.LoadPinnedMap(filepath.Join(dir, "buckets"), nil)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	for _, name := range []string{"buckets", "prefixes4", "prefixes6"} {
+		path := filepath.Join(dir, name)
+		pinned, err := ebpf.LoadPinnedMap(path, nil)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("open the pinned map %s: %w (remove the file if it is not Headgate's)", path, err)
+		}
+		spec.Maps[name].MaxEntries = pinned.MaxEntries()
+		pinned.Close()
 	}
-	if err != nil {
-		return fmt.Errorf("open the pinned map %s: %w (remove the file if it is not Headgate's)", filepath.Join(dir, "buckets"), err)
-	}
-	defer pinned.Close()
-	spec.Maps["buckets"].MaxEntries = pinned.MaxEntries()
 	return nil
 }
 
