@@ -212,10 +212,7 @@ func table(prefixes []netip.Prefix) *bart.Lite {
 	}
 	t := new(bart.Lite)
 	for _, p := range prefixes {
-		if a := canonical(p.Addr()); a.Is4() && p.Addr().Is6() && p.Bits() >= 96 {
-			p = netip.PrefixFrom(a, p.Bits()-96)
-		}
-		t.Insert(p.Masked())
+		t.Insert(listed(p))
 	}
 	return t
 }
