@@ -72,11 +72,11 @@ func ParseDuration(s string) (time.Duration, error) {
 
 // durationText returns d as ParseDuration reads it: 60s is 1min.
 func durationText(d time.Duration) string {
-	if text := intervalText(d); text[0] >= '0' && text[0] <= '9' {
-		return text
-	} else {
+	text := intervalText(d)
+	if text[0] < '0' || text[0] > '9' {
 		return "1" + text
 	}
+	return text
 }
 
 // timeUnit returns the length of a unit, or an error that names the right one.
