@@ -12,6 +12,8 @@ import (
 //	GET    /v1/rules          POST /v1/rules    DELETE /v1/rules/{name}
 //	GET    /v1/blocks         POST /v1/blocks   DELETE /v1/blocks?prefix=P[&reason=R]
 //	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R]
+//	GET    /v1/blocks/batch   POST /v1/blocks/batch
+//	GET    /v1/allows/batch   POST /v1/allows/batch
 //	GET    /v1/vouches        POST /v1/vouches  DELETE /v1/vouches?source=A
 //	POST   /v1/reload         POST /v1/detach
 //
@@ -30,6 +32,7 @@ type Problem struct {
 const (
 	FromConfig  = "config"
 	FromCommand = "command line"
+	FromList    = "list" // By is its name
 )
 
 // Origin says where an entry came from, and, if from the command line, who
@@ -68,6 +71,35 @@ type EntryReply struct {
 	Removed  int      `json:"removed,omitempty"`  // entries taken away
 	Covered  []Entry  `json:"covered,omitempty"`  // what still covers the prefix
 	Warnings []string `json:"warnings,omitempty"` // why it may not do what was meant
+}
+
+// BatchRequest asks for blocks or allows of many prefixes with one end and one
+// reason: of all of them, or of none.
+type BatchRequest struct {
+	Prefixes []netip.Prefix `json:"prefixes"`
+	For      int64          `json:"for,omitempty"`     // seconds from now
+	Ever     bool           `json:"forever,omitempty"` // exactly one of For and Ever
+	Reason   string         `json:"reason,omitempty"`
+	Peer     netip.Addr     `json:"peer,omitzero"`   // whom a block must not lock out
+	Force    bool           `json:"force,omitempty"` // block it all the same
+}
+
+// BatchReply is what came of it. Added, Unchanged, Extended and Longer make
+// Prefixes in all.
+type BatchReply struct {
+	Prefixes  int       `json:"prefixes"`          // asked for, each once
+	Added     int       `json:"added"`             // were in no import of this reason
+	Unchanged int       `json:"unchanged"`         // had this end already
+	Extended  int       `json:"extended"`          // ended earlier
+	Longer    int       `json:"longer"`            // end later, and keep that end
+	End       time.Time `json:"end,omitzero"`      // zero: never
+	EndsIn    int64     `json:"ends_in,omitempty"` // seconds, rounded up; 0: never
+}
+
+// BatchProgress is the answer to GET /v1/blocks/batch: how many prefixes the
+// gates have yet to look at.
+type BatchProgress struct {
+	Pending int64 `json:"pending"`
 }
 
 // Entries is the answer to GET /v1/blocks and /v1/allows.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -41,7 +42,7 @@ func notThere(format string, args ...any) error {
 func (d *daemon) commit(ctx context.Context, next state, check func(*policy) error) error {
 	now := d.now()
 	next = next.live(now)
-	p, err := merge(d.policy.cfg, next)
+	p, err := merge(d.policy.cfg, next, d.named)
 	if err != nil {
 		return err
 	}
@@ -64,29 +65,67 @@ func (d *daemon) commit(ctx context.Context, next state, check func(*policy) err
 
 // enforce puts p, made of the same config, in force at both gates or at none.
 func (d *daemon) enforce(ctx context.Context, p *policy) error {
-	if err := d.network.update(p); err != nil {
-		return err
+	few, many := d.policy.changes(p)
+	// A block in the middle of an incident need not compile all rules.
+	put := d.change
+	if !d.policy.sameRules(p) {
+		put = d.update
 	}
-	if err := d.http.apply(ctx, p.http()); err != nil {
-		if back := d.network.update(d.policy); back != nil {
-			err = fmt.Errorf("%w; going back failed too: %w", err, back)
-		}
+	if err := put(ctx, p, few); err != nil {
 		return err
 	}
 	d.policy = p
+	d.fill(many)
 	return nil
+}
+
+// change puts p in force, which differs in few prefixes only.
+func (d *daemon) change(ctx context.Context, p *policy, few []netip.Prefix) error {
+	err := d.give(ctx, p, few)
+	if err == nil {
+		return nil
+	}
+	if back := d.network.change(d.policy, few); back != nil {
+		err = fmt.Errorf("%w; going back failed too: %w", err, back)
+	}
+	return err
+}
+
+// update puts p in force, whose rules differ.
+func (d *daemon) update(ctx context.Context, p *policy, few []netip.Prefix) error {
+	if err := d.network.update(p, few); err != nil {
+		return err
+	}
+	err := d.http.apply(ctx, p.http())
+	if err == nil {
+		return nil
+	}
+	if back := d.network.update(d.policy, few); back != nil {
+		err = fmt.Errorf("%w; going back failed too: %w", err, back)
+	}
+	return err
 }
 
 // kind is one of the two lists of prefixes.
 type kind struct {
 	name, done, remove string // block, blocked, unblock
 	added              func(*state) *[]Entry
+	imports            func(*state) *bulks
 	live               func(*policy) []Entry
+	many               func(*policy) bulks
 }
 
 var (
-	blocks = kind{"block", "blocked", "unblock", func(s *state) *[]Entry { return &s.Blocks }, func(p *policy) []Entry { return p.blocks }}
-	allows = kind{"allow", "allowed", "disallow", func(s *state) *[]Entry { return &s.Allows }, func(p *policy) []Entry { return p.allows }}
+	blocks = kind{
+		"block", "blocked", "unblock",
+		func(s *state) *[]Entry { return &s.Blocks }, func(s *state) *bulks { return &s.BlockImports },
+		func(p *policy) []Entry { return p.blocks }, func(p *policy) bulks { return p.manyBlocks },
+	}
+	allows = kind{
+		"allow", "allowed", "disallow",
+		func(s *state) *[]Entry { return &s.Allows }, func(s *state) *bulks { return &s.AllowImports },
+		func(p *policy) []Entry { return p.allows }, func(p *policy) bulks { return p.manyAllows },
+	}
 )
 
 // addEntry blocks or allows a prefix.
@@ -109,14 +148,27 @@ func (d *daemon) addEntry(ctx context.Context, k kind, q EntryRequest, who Origi
 	if err := d.commit(ctx, next, nothing); err != nil {
 		return EntryReply{}, err
 	}
-	reply := EntryReply{Entry: remaining(latest(k.live(d.policy), e.Prefix), now)}
+	reply := EntryReply{Entry: remaining(latest(k.at(d.policy, e.Prefix), e.Prefix), now)}
 	if endsAfter(reply.Entry, e) {
 		reply.Warnings = append(reply.Warnings, fmt.Sprintf("%s is %s for longer already: to shorten it, %s it first", e.Prefix, k.done, k.remove))
 	}
-	if over := covering(d.policy.allows, e.Prefix); k.name == blocks.name && len(over) > 0 {
+	if over := allows.covering(d.policy, e.Prefix); k.name == blocks.name && len(over) > 0 {
 		reply.Warnings = append(reply.Warnings, fmt.Sprintf("%s is allowed by %s, and allow wins", e.Prefix, over[0].Prefix))
 	}
 	return reply, nil
+}
+
+// at returns the entries of exactly pre, also those that were imported.
+func (k kind) at(p *policy, pre netip.Prefix) []Entry {
+	return append(slices.Clip(at(k.live(p), pre)), k.many(p).at(pre)...)
+}
+
+// covering returns the entries whose prefix contains all of pre, the widest
+// first.
+func (k kind) covering(p *policy, pre netip.Prefix) []Entry {
+	out := append(covering(k.live(p), pre), k.many(p).covering(pre)...)
+	sortEntries(out)
+	return out
 }
 
 func nothing(*policy) error { return nil }
@@ -175,23 +227,26 @@ func (d *daemon) removeEntry(ctx context.Context, k kind, p netip.Prefix, reason
 	next := d.added.live(d.now())
 	list := k.added(&next)
 	kept, removed := withoutEntries(*list, p, reason)
+	many := k.imports(&next)
+	keptMany, removedMany := many.withoutPrefix(p, reason)
+	removed = append(removed, removedMany...)
 	if len(removed) == 0 {
 		return EntryReply{}, d.notListed(k, p, reason)
 	}
-	*list = kept
+	*list, *many = kept, keptMany
 	if err := d.commit(ctx, next, nothing); err != nil {
 		return EntryReply{}, err
 	}
 	return EntryReply{
 		Entry:   remaining(latest(removed, p), d.now()),
 		Removed: len(removed),
-		Covered: withRemaining(covering(k.live(d.policy), p), d.now()),
+		Covered: withRemaining(k.covering(d.policy, p), d.now()),
 	}, nil
 }
 
 // notListed says why there was nothing to remove, and what would help.
 func (d *daemon) notListed(k kind, p netip.Prefix, reason *string) error {
-	cover := covering(k.live(d.policy), p)
+	cover := k.covering(d.policy, p)
 	if len(cover) == 0 {
 		return notThere("%s is not %s", p, k.done)
 	}
@@ -199,6 +254,9 @@ func (d *daemon) notListed(k kind, p netip.Prefix, reason *string) error {
 	for _, e := range cover {
 		if e.Prefix == p && e.From == FromConfig {
 			return refuse("%s is %s by the config: remove it from %s in %s", p, k.done, k.name, d.path)
+		}
+		if e.Prefix == p && e.From == FromList {
+			return refuse("%s is %s by the list %s: remove it there", p, k.done, e.By)
 		}
 		if e.Prefix == p && reason != nil {
 			return notThere("%s is not %s with reason %q (see: headgate %ss)", p, k.done, *reason, k.name)

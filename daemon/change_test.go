@@ -92,7 +92,7 @@ http: {listen: ":8080", upstream: "http://127.0.0.1:9000", proxies: [192.0.2.80]
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := merge(cfg, state{})
+	p, err := merge(cfg, state{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestListsOfBothGates(t *testing.T) {
 			entry("203.0.113.1/32", "long", now.Add(time.Hour)),
 		},
 		Allows: []Entry{entry("192.0.2.1/32", "", time.Time{}), entry("192.0.2.2/32", "", now.Add(time.Hour))},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,6 +147,16 @@ func (d *daemon) handleEntries(m *http.ServeMux, k kind) {
 		}
 		return d.addEntry(r.Context(), k, q, who(r, d.now()))
 	}))
+	m.Handle("GET "+path+"/batch", answerWith(d.log, func(*http.Request) (any, error) {
+		return BatchProgress{Pending: d.unfilled.Load()}, nil
+	}))
+	m.Handle("POST "+path+"/batch", answerWith(d.log, func(r *http.Request) (any, error) {
+		var q BatchRequest
+		if err := decodeUpTo(maxBatch, r, &q); err != nil {
+			return nil, err
+		}
+		return d.addBatch(r.Context(), k, q, who(r, d.now()))
+	}))
 	m.Handle("DELETE "+path, answerWith(d.log, func(r *http.Request) (any, error) {
 		q := r.URL.Query()
 		p, err := netip.ParsePrefix(q.Get("prefix"))
@@ -162,8 +172,13 @@ func (d *daemon) handleEntries(m *http.ServeMux, k kind) {
 	}))
 }
 
-func decode(r *http.Request, v any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<20))
+// maxBatch bounds the body of a batch: a few million prefixes.
+const maxBatch = 128 << 20
+
+func decode(r *http.Request, v any) error { return decodeUpTo(1<<20, r, v) }
+
+func decodeUpTo(most int64, r *http.Request, v any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, most))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
 		return badInput("request body: %v", err)

@@ -14,9 +14,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -48,6 +50,12 @@ type daemon struct {
 	policy *policy    // in force
 	added  state
 	conf   reloadStatus
+
+	importing sync.Mutex    // one import at a time; taken before mu
+	filling   []*fillJob    // what the gates have yet to take, the oldest first
+	unfilled  atomic.Int64  // prefixes in filling
+	refill    chan struct{} // there may be something to fill
+	named     map[string][]netip.Prefix
 }
 
 // Run runs the daemon until ctx ends or it is told to stop. A *ConfigError is
@@ -100,6 +108,7 @@ func Run(ctx context.Context, o Options) error {
 	})
 	tasks.Go(func() error { return serve(ctx, admin, &http.Server{Handler: d.adminHandler()}) })
 	tasks.Go(func() error { return d.expire(ctx) })
+	tasks.Go(func() error { return d.keepFilling(ctx) })
 	tasks.Go(func() error { return d.reconcile(ctx) })
 	tasks.Go(func() error { return d.network.follow(ctx) })
 	tasks.Go(func() error { return d.network.sweep(ctx) })
@@ -131,9 +140,10 @@ func newDaemon(o Options) (*daemon, error) {
 		network: &network{log: o.Log},
 		http:    newHTTPGate(o.Log, o.Stderr),
 		wake:    make(chan struct{}, 1),
+		refill:  make(chan struct{}, 1),
 	}
 	d.conf = reloadStatus{generation: 1, hash: hex.EncodeToString(l.hash[:]), loaded: d.started}
-	d.policy, err = merge(l.cfg, state{})
+	d.policy, err = merge(l.cfg, state{}, d.named)
 	return d, err
 }
 
@@ -143,11 +153,12 @@ func (d *daemon) recall() error {
 	if err != nil {
 		return err
 	}
-	p, err := merge(d.policy.cfg, added)
+	p, err := merge(d.policy.cfg, added, d.named)
 	if err != nil {
 		return err
 	}
 	d.added, d.policy = added, p
+	d.tidy()
 	for _, w := range p.warnings() {
 		d.log.Warn(w)
 	}
@@ -238,7 +249,7 @@ func (d *daemon) dropEnded(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	live := d.added.live(d.now())
-	p, err := merge(d.policy.cfg, live)
+	p, err := merge(d.policy.cfg, live, d.named)
 	if err != nil {
 		return err
 	}

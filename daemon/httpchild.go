@@ -30,17 +30,19 @@ const drainTime = 10 * time.Second
 
 // What the daemon may order.
 const (
-	orderSet   = "set"   // take this policy and these listeners
-	orderCount = "count" // tell the counters
-	orderStop  = "stop"  // finish what is in flight and exit
+	orderSet    = "set"    // take this policy and these listeners
+	orderChange = "change" // take these changes of the lists
+	orderCount  = "count"  // tell the counters
+	orderStop   = "stop"   // finish what is in flight and exit
 )
 
 // order goes down to the child.
 type order struct {
-	ID     uint64        `json:"id"`
-	Do     string        `json:"do"`
-	Policy *l7.Policy    `json:"policy,omitempty"`
-	Doors  []orderedDoor `json:"doors,omitempty"` // all that shall be open
+	ID     uint64         `json:"id"`
+	Do     string         `json:"do"`
+	Policy *l7.Policy     `json:"policy,omitempty"`
+	Lists  *l7.ListChange `json:"lists,omitempty"`
+	Doors  []orderedDoor  `json:"doors,omitempty"` // all that shall be open
 }
 
 // orderedDoor is one listener; Passed says that its socket rides on the frame,
@@ -132,6 +134,10 @@ func (c *httpChild) obey() error {
 		switch o.Do {
 		case orderSet:
 			if err := c.set(o, files); err != nil {
+				a.Error = err.Error()
+			}
+		case orderChange:
+			if err := c.gate.ChangeLists(*o.Lists); err != nil {
 				a.Error = err.Error()
 			}
 		case orderCount:

@@ -33,6 +33,7 @@ type httpGate struct {
 
 	mu       sync.Mutex
 	want     l7.Policy
+	whole    func() l7.Policy   // want with lists as they have become; nil: want has them
 	socks    map[string]*socket // by address
 	child    *childLink         // nil: down
 	lastErr  error              // how the last child ended
@@ -80,12 +81,18 @@ func (h *httpGate) apply(ctx context.Context, p l7.Policy) error {
 	return nil
 }
 
-// give sends p to the child. One that does not answer is ended: it might hold
-// half of it, and its successor starts with what is in force.
+// give sends p to the child.
 func (h *httpGate) give(ctx context.Context, c *childLink, p l7.Policy, socks map[string]*socket) error {
+	return h.ordered(ctx, c, func(ctx context.Context) error { return c.set(ctx, p, socks) })
+}
+
+// ordered gives the child an order and the time for it. One that does not
+// answer is ended: it might hold half of it, and its successor starts with what
+// is in force.
+func (h *httpGate) ordered(ctx context.Context, c *childLink, order func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, setTime)
 	defer cancel()
-	err := c.set(ctx, p, socks)
+	err := order(ctx)
 	if err != nil && !errors.Is(err, errRefused) {
 		c.cmd.Process.Kill()
 		err = fmt.Errorf("%w (it was ended and is started again: try once more)", err)
@@ -108,7 +115,7 @@ func (h *httpGate) keep(p l7.Policy, socks map[string]*socket) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.want, h.socks = p, socks
+	h.want, h.whole, h.socks = p, nil, socks
 	h.counts.prune(p.Rules)
 }
 
@@ -124,10 +131,13 @@ func (h *httpGate) start(ctx context.Context) error {
 	h.changing.Lock()
 	defer h.changing.Unlock()
 	h.mu.Lock()
-	p, socks := h.want, h.socks
+	p, whole, socks := h.want, h.whole, h.socks
 	h.mu.Unlock()
 	if !httpOn(p) {
 		return nil
+	}
+	if whole != nil {
+		p = whole()
 	}
 	c, err := startChild(h.acc, h.stderr)
 	if err != nil {

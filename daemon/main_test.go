@@ -69,7 +69,7 @@ type bench struct {
 }
 
 // newBench makes a daemon with rest, lines of YAML, in its config.
-func newBench(t *testing.T, rest string) *bench {
+func newBench(t testing.TB, rest string) *bench {
 	t.Helper()
 	b := &bench{dir: t.TempDir(), log: &logBuffer{}}
 	b.config = filepath.Join(b.dir, "headgate.yaml")
@@ -84,7 +84,7 @@ func (b *bench) text(rest string) string {
 		filepath.Join(b.dir, "s"), filepath.Join(b.dir, "state"), filepath.Join(b.dir, "pins"), rest)
 }
 
-func (b *bench) write(t *testing.T, rest string) {
+func (b *bench) write(t testing.TB, rest string) {
 	t.Helper()
 	if err := os.WriteFile(b.config, []byte(b.text(rest)), 0o644); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func (b *bench) write(t *testing.T, rest string) {
 }
 
 // daemon starts where the last one on this bench left off.
-func (b *bench) daemon(t *testing.T) *daemon {
+func (b *bench) daemon(t testing.TB) *daemon {
 	t.Helper()
 	d, err := newDaemon(Options{ConfigPath: b.config, Version: "test", Log: slog.New(slog.NewTextHandler(b.log, nil)), Stderr: b.log})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -60,20 +59,20 @@ func (n *network) apply(p *policy) error {
 	return nil
 }
 
-// update puts changed rules and lists in force without touching interfaces.
-func (n *network) update(p *policy) error {
+// update puts changed rules, and lists that differ in few prefixes, in force
+// without touching interfaces.
+func (n *network) update(p *policy, few []netip.Prefix) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.gate == nil {
 		n.now = p
 		return nil
 	}
-	// A block in the middle of an incident need not compile all rules.
-	put := n.load
-	if n.now != nil && n.now.cfg == p.cfg && reflect.DeepEqual(n.now.configRules(config.GateNetwork), p.configRules(config.GateNetwork)) {
-		put = n.loadLists
+	err := n.loadRules(p)
+	if err == nil {
+		err = n.gate.SetHeld(few, p.held)
 	}
-	if err := put(p); err != nil {
+	if err != nil {
 		return n.restore(nil, err)
 	}
 	n.now = p
@@ -81,10 +80,17 @@ func (n *network) update(p *policy) error {
 }
 
 func (n *network) load(p *policy) error {
-	if err := n.gate.SetRules(p.configRules(config.GateNetwork), p.cfg.Network.Management, nil); err != nil {
-		return fmt.Errorf("load rules into the network gate: %w", err)
+	if err := n.loadRules(p); err != nil {
+		return err
 	}
 	return n.loadLists(p)
+}
+
+func (n *network) loadRules(p *policy) error {
+	if err := n.gate.SetRules(p.networkRules(), p.cfg.Network.Management, p.named); err != nil {
+		return fmt.Errorf("load rules into the network gate: %w", err)
+	}
+	return nil
 }
 
 func (n *network) loadLists(p *policy) error {

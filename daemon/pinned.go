@@ -54,12 +54,16 @@ func Inspect(pins, dir string, now time.Time) (Pinned, error) {
 	if err != nil {
 		added = state{} // what the gate does is known without
 	}
+	sortEntries(added.Blocks)
+	sortEntries(added.Allows)
 	for prefix, end := range held.Blocks {
-		p.Blocks = append(p.Blocks, pinnedEntry(prefix, end, added.Blocks))
+		known := append(slices.Clip(at(added.Blocks, prefix)), added.BlockImports.at(prefix)...)
+		p.Blocks = append(p.Blocks, pinnedEntry(prefix, end, known))
 	}
 	for _, prefix := range held.Allows {
+		known := append(slices.Clip(at(added.Allows, prefix)), added.AllowImports.at(prefix)...)
 		// an allow's end is in the state file alone
-		p.Allows = append(p.Allows, pinnedEntry(prefix, latest(added.Allows, prefix).End, added.Allows))
+		p.Allows = append(p.Allows, pinnedEntry(prefix, latest(known, prefix).End, known))
 	}
 	sortEntries(p.Blocks)
 	sortEntries(p.Allows)

@@ -19,6 +19,10 @@ type policy struct {
 	aside  []liveRule // added from the command line and not in force, with the cause
 	blocks []Entry
 	allows []Entry
+
+	manyBlocks bulks // what files brought in at once, beside blocks
+	manyAllows bulks
+	named      map[string][]netip.Prefix // what the config's lists hold; rules name them
 }
 
 type liveRule struct {
@@ -31,8 +35,8 @@ type liveRule struct {
 // one of the same name, which is how a rule moves from the command line into
 // the file. An added rule that does not go with the rest is set aside: a daemon
 // that would not start for it would leave nobody to ask for its removal.
-func merge(cfg *config.Config, added state) (*policy, error) {
-	p := newPolicy(cfg, added)
+func merge(cfg *config.Config, added state, named map[string][]netip.Prefix) (*policy, error) {
+	p := newPolicy(cfg, added, named)
 	if err := config.CheckRules(p.configRules("")); err != nil {
 		return nil, &ConfigError{err}
 	}
@@ -60,8 +64,14 @@ func (p *policy) loses(next *policy) error {
 	return nil
 }
 
-func newPolicy(cfg *config.Config, added state) *policy {
-	p := &policy{cfg: cfg, blocks: entries(cfg.Block, added.Blocks), allows: entries(cfg.Allow, added.Allows)}
+func newPolicy(cfg *config.Config, added state, named map[string][]netip.Prefix) *policy {
+	p := &policy{
+		cfg: cfg, named: named,
+		blocks:     entries(cfg.Block, added.Blocks),
+		allows:     entries(cfg.Allow, added.Allows),
+		manyBlocks: added.BlockImports,
+		manyAllows: added.AllowImports,
+	}
 	for _, r := range cfg.Rules {
 		p.rules = append(p.rules, liveRule{Rule: r, origin: Origin{From: FromConfig}})
 	}
@@ -157,8 +167,8 @@ func prefixes(list []Entry) []netip.Prefix {
 func (p *policy) lists() maps.Lists {
 	return maps.Lists{
 		Management: p.cfg.Network.Management.Sources,
-		Allow:      prefixes(p.allows),
-		Block:      ends(p.blocks),
+		Allow:      append(prefixes(p.allows), p.manyAllows.prefixes()...),
+		Block:      ends(append(slices.Clip(p.blocks), p.manyBlocks.entries()...)),
 	}
 }
 
@@ -167,8 +177,8 @@ func (p *policy) http() l7.Policy {
 	return l7.Policy{
 		HTTP:  p.cfg.HTTP,
 		Rules: p.configRules(config.GateHTTP),
-		Allow: prefixes(p.allows),
-		Block: prefixes(p.blocks),
+		Allow: append(prefixes(p.allows), p.manyAllows.prefixes()...),
+		Block: append(prefixes(p.blocks), p.manyBlocks.prefixes()...),
 	}
 }
 

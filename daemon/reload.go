@@ -135,7 +135,7 @@ func (d *daemon) install(ctx context.Context, cfg *config.Config) error {
 	if err := needsRestart(d.policy.cfg, cfg); err != nil {
 		return err
 	}
-	p, err := merge(cfg, d.added.live(d.now()))
+	p, err := merge(cfg, d.added.live(d.now()), d.named)
 	if err != nil {
 		return err
 	}

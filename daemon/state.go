@@ -28,6 +28,9 @@ type state struct {
 	Rules   []addedRule `json:"rules"`
 	Blocks  []Entry     `json:"blocks"`
 	Allows  []Entry     `json:"allows"`
+
+	BlockImports bulks `json:"block_imports,omitempty"`
+	AllowImports bulks `json:"allow_imports,omitempty"`
 }
 
 // addedRule is kept as text and read again at each start, like the file's.
@@ -41,6 +44,8 @@ type addedRule struct {
 func (s state) live(now time.Time) state {
 	s.Blocks = liveEntries(s.Blocks, now)
 	s.Allows = liveEntries(s.Allows, now)
+	s.BlockImports = s.BlockImports.live(now)
+	s.AllowImports = s.AllowImports.live(now)
 	return s
 }
 
@@ -51,6 +56,13 @@ func (s state) nextEnd() (time.Time, bool) {
 		for _, e := range list {
 			if !e.End.IsZero() && (next.IsZero() || e.End.Before(next)) {
 				next = e.End
+			}
+		}
+	}
+	for _, list := range []bulks{s.BlockImports, s.AllowImports} {
+		for _, b := range list {
+			if !b.End.IsZero() && (next.IsZero() || b.End.Before(next)) {
+				next = b.End
 			}
 		}
 	}
@@ -178,6 +190,12 @@ func (s store) load(now time.Time) (state, error) {
 	}
 	anchor(st.Blocks, now)
 	anchor(st.Allows, now)
+	st.BlockImports, st.AllowImports = st.BlockImports.anchored(now), st.AllowImports.anchored(now)
+	for _, b := range slices.Concat(st.BlockImports, st.AllowImports) {
+		if err := s.loadImport(b); err != nil {
+			return state{}, err
+		}
+	}
 	return st.live(now), nil
 }
 
@@ -197,6 +215,7 @@ func (s store) save(st state, now time.Time) error {
 	st.Version = stateVersion
 	settle(st.Blocks, now)
 	settle(st.Allows, now)
+	st.BlockImports, st.AllowImports = st.BlockImports.settled(now), st.AllowImports.settled(now)
 	data, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write state: %w", err)
@@ -215,4 +234,30 @@ func settle(list []Entry, now time.Time) {
 			list[i].End = now.Round(0).Add(e.End.Sub(now)).UTC().Truncate(time.Millisecond)
 		}
 	}
+}
+
+// anchored and settled are anchor and settle for imports, which others share.
+// What has ended is left out, so that its file need not be there.
+func (list bulks) anchored(now time.Time) bulks {
+	return list.moved(now, func(end time.Time) time.Time { return now.Add(end.Sub(now)) })
+}
+
+func (list bulks) settled(now time.Time) bulks {
+	return list.moved(now, func(end time.Time) time.Time {
+		return now.Round(0).Add(end.Sub(now)).UTC().Truncate(time.Millisecond)
+	})
+}
+
+func (list bulks) moved(now time.Time, move func(time.Time) time.Time) bulks {
+	var out bulks
+	for _, b := range list {
+		if b.End.IsZero() {
+			out = append(out, b)
+		} else if b.End.After(now) {
+			c := *b
+			c.End = move(b.End)
+			out = append(out, &c)
+		}
+	}
+	return out
 }

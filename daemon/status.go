@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/l7"
@@ -25,8 +26,8 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 		Network: network,
 		HTTP:    http,
 		Rules:   d.countedRules(packets, requests),
-		Blocks:  len(prefixes(d.policy.blocks)),
-		Allows:  len(prefixes(d.policy.allows)),
+		Blocks:  len(prefixes(d.policy.blocks)) + d.policy.manyBlocks.size(),
+		Allows:  len(prefixes(d.policy.allows)) + d.policy.manyAllows.size(),
 	}
 	st.Faults = faults(network, err, http)
 	st.Ready = len(st.Faults) == 0
@@ -108,6 +109,9 @@ func (d *daemon) rules(ctx context.Context) Rules {
 
 func (d *daemon) entries(k kind) Entries {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return Entries{Entries: withRemaining(liveEntries(k.live(d.policy), d.now()), d.now())}
+	p, now := d.policy, d.now()
+	d.mu.Unlock()
+	all := append(slices.Clip(k.live(p)), k.many(p).entries()...)
+	sortEntries(all)
+	return Entries{Entries: withRemaining(liveEntries(all, now), now)}
 }

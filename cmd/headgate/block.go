@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 func newBlock(e *env) *cobra.Command {
 	var f entryFlags
 	cmd := &cobra.Command{
-		Use:   "block PREFIX",
+		Use:   "block PREFIX | --from-file FILE",
 		Short: "Drop all that comes from an address or prefix",
 		Long: `Drops all packets from an address or prefix, and answers 403 to its requests
 where it comes through a proxy. Without --for or --forever it lasts 1 hour.
@@ -13,16 +13,21 @@ where it comes through a proxy. Without --for or --forever it lasts 1 hour.
 A block keeps its end over restarts. Blocks of one prefix with different reasons
 stand beside each other, and the latest end counts. Allow wins over block. A
 block of the management sources, of a declared proxy or of where you are logged
-in from by SSH (also through sudo) needs --force.`,
+in from by SSH (also through sudo) needs --force.` + longFile,
 		Example: `  headgate block 203.0.113.9
   headgate block 203.0.113.0/24 --for 10m --reason "scans ports"
-  headgate block 2001:db8:5:6::/64 --forever`,
-		Args: need("address or prefix"),
+  headgate block 2001:db8:5:6::/64 --forever
+  headgate block --from-file drop.txt --for 1d --reason "drop list"`,
+		Args: f.needPrefixes,
 		RunE: work(func(cmd *cobra.Command, args []string) error {
+			if f.file != "" {
+				return blockList.putFile(cmd.Context(), e, f)
+			}
 			return blockList.put(cmd.Context(), e, args[0], f)
 		}),
 	}
 	f.add(cmd)
+	f.addFile(cmd)
 	cmd.Flags().BoolVar(&f.force, "force", false, "even where it may lock you out")
 	return cmd
 }

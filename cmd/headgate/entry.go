@@ -40,6 +40,8 @@ pinned maps, and says so on standard error.`
 type entryFlags struct {
 	span, reason string
 	ever, force  bool
+	file         string
+	skipBad      bool
 }
 
 func (f *entryFlags) add(cmd *cobra.Command) {
@@ -55,19 +57,9 @@ func (l list) put(ctx context.Context, e *env, arg string, f entryFlags) error {
 		return badInput{err}
 	}
 	q := daemon.EntryRequest{Prefix: p, Ever: f.ever, Reason: f.reason, Force: f.force, Peer: sshPeer(e)}
-	note := ""
-	switch {
-	case f.ever && f.span != "":
-		return badf("--for and --forever exclude each other")
-	case f.span != "":
-		d, err := config.ParseDuration(f.span)
-		if err != nil {
-			return badf("--for: %w", err)
-		}
-		q.For = int64((d + time.Second - 1) / time.Second)
-	case !f.ever:
-		q.For = int64(defaultSpan / time.Second)
-		note = " (say --for or --forever to choose)"
+	var note string
+	if q.For, note, err = f.lasting(); err != nil {
+		return err
 	}
 	var r daemon.EntryReply
 	if err := e.ask(ctx, http.MethodPost, l.path, q, &r); err != nil {
@@ -79,6 +71,23 @@ func (l list) put(ctx context.Context, e *env, arg string, f entryFlags) error {
 	fmt.Fprintf(e.out, "%s %s %s%s\n", l.done, address(p), lasting(r.Entry), note)
 	e.warn(r.Warnings)
 	return nil
+}
+
+// lasting returns for how many seconds, 0 for ever, and what to say about it.
+func (f *entryFlags) lasting() (seconds int64, note string, err error) {
+	switch {
+	case f.ever && f.span != "":
+		return 0, "", badf("--for and --forever exclude each other")
+	case f.span != "":
+		d, err := config.ParseDuration(f.span)
+		if err != nil {
+			return 0, "", badf("--for: %w", err)
+		}
+		return int64((d + time.Second - 1) / time.Second), "", nil
+	case f.ever:
+		return 0, "", nil
+	}
+	return int64(defaultSpan / time.Second), " (say --for or --forever to choose)", nil
 }
 
 // lasting says how long x lasts.
