@@ -48,8 +48,11 @@ func (h *host) flow(rate float64, d time.Duration, packets ...rig.Packet) (wait 
 func within(t *testing.T, what string, delivered uint64, sent rig.Sent, rate, burst float64) {
 	t.Helper()
 	bound := burst + rate*sent.Elapsed().Seconds()
-	if float64(delivered) > bound {
-		t.Errorf("%s: %d delivered in %v, the bound is %.1f", what, delivered, sent.Elapsed(), bound)
+	// the last packets may lie in the receiver's queue for a while, and are
+	// judged when they are taken out of it
+	const queued = 50 * time.Millisecond
+	if most := bound + rate*queued.Seconds(); float64(delivered) > most {
+		t.Errorf("%s: %d delivered in %v, the bound is %.1f", what, delivered, sent.Elapsed()+queued, most)
 	}
 	if want := min(bound, float64(sent.Packets)); float64(delivered) < 0.97*want-1 {
 		t.Errorf("%s: %d of %d delivered in %v, want %.0f", what, delivered, sent.Packets, sent.Elapsed(), want)
