@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,9 +69,10 @@ func crowds(all []placed) []fault {
 			byProtocol[p.Match.Protocol] = append(byProtocol[p.Match.Protocol], i)
 		}
 	}
-	if everywhere := byProtocol[""]; len(everywhere) > mostLimits {
-		// Every packet meets these; naming each protocol too would repeat it.
-		return []fault{crowd(all, everywhere, "any packet")}
+	steps := mostSteps
+	if f, found := crowdOf(all, byProtocol[""], "", &steps); found {
+		// Every protocol meets these; naming each too would repeat it.
+		return []fault{f}
 	}
 	var found []fault
 	for _, protocol := range slices.Sorted(maps.Keys(byProtocol)) {
@@ -81,59 +81,53 @@ func crowds(all []placed) []fault {
 		}
 		meet := append(slices.Clone(byProtocol[""]), byProtocol[protocol]...)
 		slices.Sort(meet)
-		port, most := busiestPort(all, meet)
-		if len(most) <= mostLimits {
-			continue
+		if f, ok := crowdOf(all, meet, protocol, &steps); ok {
+			found = append(found, f)
 		}
-		packet := "a packet of " + protocol
-		if port != 0 {
-			packet = fmt.Sprintf("a %s packet to port %d", protocol, port)
-		}
-		found = append(found, crowd(all, most, packet))
 	}
 	return found
 }
 
-// busiestPort returns the port at which most of the rules meet, 0 if none of
-// them has ports, and these rules in order.
-func busiestPort(all []placed, rules []int) (port uint16, most []int) {
-	type edge struct{ at, change int }
-	var edges []edge
-	for _, i := range rules {
-		for _, p := range merged(all[i].Match.Ports) {
-			edges = append(edges, edge{int(p.First), 1}, edge{int(p.Last) + 1, -1})
+// crowdOf finds the packet of one protocol on which most of the rules meet, in
+// the family that is worse, and reports them if they are too many.
+func crowdOf(all []placed, rules []int, protocol string, steps *int) (fault, bool) {
+	if len(rules) <= mostLimits {
+		return fault{}, false
+	}
+	var worst meeting
+	names := interfaceNames(all, rules)
+	for _, bits := range []int{addressBits4, addressBits6} {
+		var boxes []box
+		for _, i := range rules {
+			if b, some := boxOf(&all[i].Match, bits); some {
+				b.rule = i
+				for _, name := range all[i].Match.Interfaces {
+					n, _ := slices.BinarySearch(names, name)
+					b.spans[lineInterface] = append(b.spans[lineInterface], numberSpans([]int{n})...)
+				}
+				b.spans[lineInterface] = merged(b.spans[lineInterface])
+				boxes = append(boxes, b)
+			}
+		}
+		if m := busiest(boxes, steps); len(m.rules) > len(worst.rules) {
+			worst = m
+			worst.bits, worst.interfaces = bits, names
 		}
 	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(a.at-b.at, a.change-b.change) })
-	depth, deepest := 0, 0
-	for _, e := range edges {
-		if depth += e.change; depth > deepest {
-			deepest, port = depth, uint16(e.at)
-		}
+	if len(worst.rules) <= mostLimits {
+		return fault{}, false
 	}
-	for _, i := range rules {
-		if m := all[i].Match; len(m.Ports) == 0 || slices.ContainsFunc(m.Ports, func(p PortRange) bool {
-			return p.First <= port && port <= p.Last
-		}) {
-			most = append(most, i)
-		}
-	}
-	return port, most
+	return crowd(all, worst.rules, worst.packet(all, protocol)), true
 }
 
-// merged returns ranges sorted, with those that overlap made one: a rule meets
-// a packet once.
-func merged(ports []PortRange) []PortRange {
-	sorted := slices.SortedFunc(slices.Values(ports), func(a, b PortRange) int { return int(a.First) - int(b.First) })
-	var out []PortRange
-	for _, p := range sorted {
-		if n := len(out); n > 0 && p.First <= out[n-1].Last {
-			out[n-1].Last = max(out[n-1].Last, p.Last)
-			continue
-		}
-		out = append(out, p)
+// interfaceNames are the names that the rules use, sorted.
+func interfaceNames(all []placed, rules []int) []string {
+	var names []string
+	for _, i := range rules {
+		names = append(names, all[i].Match.Interfaces...)
 	}
-	return out
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // crowd words the fault, at the last of the rules: the one that was too many.
