@@ -49,8 +49,12 @@ type Config struct {
 	Block   []netip.Prefix
 	HTTP    HTTP
 	Rules   []Rule // both gates, in the order of the file
+	Lists   []List // in the order of the file
 	Admin   Admin
 	State   State
+
+	AllowLists []string // names out of Lists that `allow` holds beside its prefixes
+	BlockLists []string // the same of `block`
 }
 
 // Network is the network gate's part.
@@ -99,6 +103,15 @@ type Key struct {
 	Owner  string
 	Tenant string // may be empty
 	Plan   string // may be empty
+}
+
+// List is a named list of prefixes, from a file or an https address.
+type List struct {
+	Name     string        // as a rule's name
+	File     string        // path, relative to the config's folder; or
+	URL      string        // https only
+	Interval time.Duration // how often the URL is asked; at least a minute, default 1 h
+	SHA256   string        // of the content in hex; empty: not checked
 }
 
 // Exempt names requests that no rule applies to: the path on its normal form,

@@ -16,8 +16,9 @@ type key struct{ name, def string }
 var (
 	fileLevel = &level{"", "the file", []key{
 		{"version", ""}, {"mode", "enforce"}, {"network", ""}, {"allow", ""}, {"block", ""},
-		{"http", ""}, {"rules", ""}, {"admin", ""}, {"state", ""},
+		{"lists", ""}, {"http", ""}, {"rules", ""}, {"admin", ""}, {"state", ""},
 	}}
+	listLevel    = &level{"lists.NAME", "a list", []key{{"file", ""}, {"url", ""}, {"interval", "1h"}, {"sha256", ""}}}
 	networkLevel = &level{"network", "`network`", []key{
 		{"interfaces", ""}, {"attach_mode", "auto"}, {"management", ""}, {"slots", "1048576"},
 	}}
@@ -66,14 +67,14 @@ var (
 // key is sent to the first that has it.
 var levels = []*level{
 	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, listenerLevel,
-	identitiesLevel, keyLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, adminLevel, stateLevel,
+	identitiesLevel, keyLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, listLevel, adminLevel, stateLevel,
 }
 
 // later is what the design has and this version has not, by level path, as
 // keys and as words of a key's value. A limiter that skipped one silently
 // would look as if it worked, so each is an error.
 var later = map[string][]string{
-	"":                    {"escalate", "fleet", "include", "lists"},
+	"":                    {"escalate", "fleet", "include"},
 	"network":             {"leash"},
 	"http":                {"tls", "terminates", "dialect", "body"},
 	"http.listeners":      {"tls", "proxy_protocol", "dialect"},
@@ -107,7 +108,7 @@ var foreign = map[string]string{
 	"unless": "except", "exclude": "except", "sport": "source_ports", "src_ports": "source_ports", "source_port": "source_ports",
 	"dport": "ports", "dst_ports": "ports", "destination_ports": "ports", "tcp_flags": "flags", "tcpflags": "flags",
 	"icmp_type": "icmp_types", "icmp": "icmp_types", "vlans": "vlan", "vlan_id": "vlan", "vlan_ids": "vlan",
-	"ban":  "then",
+	"sets": "lists", "ipsets": "lists", "feeds": "lists", "refresh": "interval", "checksum": "sha256", "ban": "then",
 	"bind": "listen", "hash": "sha256", "where": "match", "action": "mode", "enabled": "mode",
 }
 

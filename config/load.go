@@ -90,11 +90,12 @@ func (r *reader) config(data []byte) *Config {
 		Version: o.version(),
 		Mode:    o.mode(),
 		Network: o.section("network", networkLevel).network(),
+		Lists:   o.lists(),
 		Admin:   o.section("admin", adminLevel).admin(),
 		State:   o.section("state", stateLevel).state(),
 	}
 	allow, block := o.addressList("allow"), o.addressList("block")
-	c.Allow, c.Block = allow.Prefixes, block.Prefixes
+	c.Allow, c.AllowLists, c.Block, c.BlockLists = allow.Prefixes, allow.Lists, block.Prefixes, block.Lists
 	http := o.section("http", httpLevel)
 	c.HTTP = http.http()
 	c.HTTP.Keys = http.loadKeys(c.HTTP.KeyFile)

@@ -42,7 +42,7 @@ func (rr *ruleReader) packet() {
 	m.VLANs = rr.vlans()
 	for _, w := range o.words("interfaces") {
 		rr.use(w, &m.Interfaces, checkInterface(w.text), w.text)
-		rr.mention(w)
+		rr.mention("interface", w)
 	}
 }
 

@@ -36,7 +36,14 @@ func TestReferenceReads(t *testing.T) {
 			Management: Management{Sources: []netip.Prefix{p("10.0.0.0/8")}, Ports: []Port{{"tcp", 22}}},
 		},
 		Allow: []netip.Prefix{p("192.0.2.0/24")},
-		Block: []netip.Prefix{p("198.51.100.66/32")},
+		Block: []netip.Prefix{p("198.51.100.66/32")}, BlockLists: []string{"drop"},
+		Lists: []List{
+			{Name: "office", File: "office.txt"},
+			{
+				Name: "drop", URL: "https://lists.example/drop.txt", Interval: 6 * time.Hour,
+				SHA256: "207d28c47238e89eee33d9249bdbebeb80dd9b6aab9aed05dff24fe783cbc0c0",
+			},
+		},
 		HTTP: HTTP{
 			Listeners: []Listener{
 				{":8080", "proxy", "http://127.0.0.1:9001"},
@@ -119,6 +126,7 @@ func TestReferenceIsComplete(t *testing.T) {
 			delete(lines, path)
 		}
 	}
+	delete(lines, "lists.NAME")
 	for path := range lines {
 		t.Errorf("%s is no key of the grammar", path)
 	}
@@ -216,6 +224,9 @@ func keyLines(n ast.Node, path string, text []string, into map[string][]string) 
 		for _, p := range v.Values {
 			t := p.Key.GetToken()
 			inner := strings.TrimPrefix(path+"."+t.Value, ".")
+			if path == "lists" {
+				inner = "lists.NAME" // it is the user's
+			}
 			into[inner] = append(into[inner], text[t.Position.Line-1])
 			keyLines(p.Value, inner, text, into)
 		}

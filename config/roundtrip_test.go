@@ -2,12 +2,16 @@ package config
 
 import (
 	"encoding/json"
+	"net/netip"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
+
+var samePrefix = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
 
 // TestTextReadsBack: a rule's text is what the daemon keeps of it, so it must
 // be the same rule, and the same text, when read again.
@@ -19,7 +23,7 @@ func TestTextReadsBack(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", want.Text, err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, samePrefix); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", want.Text, diff)
 		}
 	})
@@ -30,7 +34,7 @@ func TestJSONReadsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawRule(t)
 		want.Text = want.text()
-		m := map[string]any{"name": want.Name, "per": want.Per, "mode": want.Mode, "gate": want.Gate, "match": map[string]any{}}
+		m := map[string]any{"name": want.Name, "per": want.perWords(), "mode": want.Mode, "gate": want.Gate, "match": map[string]any{}}
 		figures(m, want.Algorithm, want.Rate, want.Burst)
 		m["algorithm"] = want.Algorithm
 		if a := want.Anonymous; a != nil {
@@ -42,14 +46,7 @@ func TestJSONReadsBack(t *testing.T) {
 		put(match, "method", want.Match.Methods)
 		put(match, "path", want.Match.Paths)
 		put(match, "host", want.Match.Hosts)
-		var ports []string
-		for _, p := range want.Match.Ports {
-			ports = append(ports, p.String())
-		}
-		put(match, "ports", ports)
-		if want.Match.Protocol != "" {
-			match["protocol"] = want.Match.Protocol
-		}
+		putPacket(m, match, &want)
 		data, err := json.MarshalIndent(m, "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -58,10 +55,50 @@ func TestJSONReadsBack(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", data, err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, samePrefix); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", data, diff)
 		}
 	})
+}
+
+func putPacket(m, match map[string]any, r *Rule) {
+	put(match, "from", r.Match.From.words())
+	put(match, "to", r.Match.To.words())
+	put(match, "except", r.Match.Except.words())
+	put(match, "ports", portTexts(r.Match.Ports))
+	put(match, "source_ports", portTexts(r.Match.SourcePorts))
+	put(match, "interfaces", r.Match.Interfaces)
+	if len(r.Match.VLANs) > 0 {
+		match["vlan"] = r.Match.VLANs
+	}
+	var types []int // a list of bytes would be one word of base64
+	for _, n := range r.Match.ICMPTypes {
+		types = append(types, int(n))
+	}
+	if len(types) > 0 {
+		match["icmp_types"] = types
+	}
+	if r.Match.Protocol != "" {
+		match["protocol"] = r.Match.Protocol
+	}
+	if r.Match.Flags != nil {
+		match["flags"] = r.Match.Flags.String()
+	}
+	if r.Unknown != nil {
+		m["unknown"] = r.Unknown.String()
+	}
+	if r.Then != nil {
+		m["then"] = map[string]any{"block": durationText(r.Then.Block), "after": r.Then.After.String()}
+	}
+	var overrides []map[string]any
+	for _, o := range r.Overrides {
+		inner := map[string]any{"from": o.From.words()}
+		figures(inner, TokenBucket, o.Rate, o.Burst)
+		overrides = append(overrides, inner)
+	}
+	if len(overrides) > 0 {
+		m["overrides"] = overrides
+	}
 }
 
 func figures(m map[string]any, a Algorithm, r Rate, burst int64) {
@@ -101,20 +138,85 @@ func drawRule(t *rapid.T) Rule {
 
 func drawNetwork(t *rapid.T, r *Rule) {
 	r.Algorithm = TokenBucket
-	r.Per = []Per{rapid.SampledFrom([]Per{PerSource, PerTotal}).Draw(t, "per")}
-	r.Match.Protocol = rapid.SampledFrom([]string{"", "tcp", "udp", "icmp", "icmpv6", "sctp", "gre", "esp", "ah", "0", "2", "255"}).Draw(t, "protocol")
-	if r.Match.Protocol == "tcp" || r.Match.Protocol == "udp" {
-		for range rapid.IntRange(0, 3).Draw(t, "ports") {
-			a, b := rapid.Uint16Range(1, 65535).Draw(t, "first"), rapid.Uint16Range(1, 65535).Draw(t, "last")
-			r.Match.Ports = append(r.Match.Ports, PortRange{min(a, b), max(a, b)})
-		}
+	r.Per = rapid.SampledFrom([][]Per{{PerSource}, {PerDestination}, {PerSource, PerDestination}, {PerTotal}}).Draw(t, "per")
+	if counts(*r, PerSource) {
+		r.SourceBits4 = rapid.Uint8Range(0, 31).Draw(t, "bits of IPv4")
+		r.SourceBits6 = rapid.SampledFrom([]uint8{0, 1, 56, 63, 128}).Draw(t, "bits of IPv6")
 	}
-	unit := Count
-	if r.Per[0] == PerSource {
-		unit = rapid.SampledFrom([]Unit{Count, Bytes}).Draw(t, "what")
-	}
+	drawPacket(t, &r.Match)
+	unit := rapid.SampledFrom([]Unit{Count, Bytes}).Draw(t, "what")
 	r.Rate = drawRate(t, unit)
 	r.Burst = drawBurst(t, r.Rate)
+	for range rapid.IntRange(0, 2).Draw(t, "overrides") {
+		o := Override{From: drawFrom(t, 1), Rate: drawRate(t, unit)}
+		o.Burst = drawBurst(t, o.Rate)
+		r.Overrides = append(r.Overrides, o)
+	}
+	if len(r.Per) > 1 || r.Per[0] != PerSource {
+		return
+	}
+	if rapid.Bool().Draw(t, "unknown") {
+		u := r.Rate // no rate is less than itself
+		r.Unknown = &u
+	}
+	if rapid.Bool().Draw(t, "then") {
+		r.Then = &Then{
+			Block: rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 90 * time.Second, 1500 * time.Millisecond, time.Hour, 30 * day}).Draw(t, "block"),
+			After: rapid.SampledFrom([]Rate{{1, time.Second, Count}, {100, 10 * time.Second, Count}, {5, day, Count}}).Draw(t, "after"),
+		}
+	}
+}
+
+func drawPacket(t *rapid.T, m *Match) {
+	m.From, m.To, m.Except = drawFrom(t, 0), drawFrom(t, 0), drawFrom(t, 0)
+	m.Protocol = rapid.SampledFrom([]string{"", "tcp", "udp", "icmp", "icmpv6", "sctp", "gre", "esp", "ah", "0", "2", "255"}).Draw(t, "protocol")
+	ports := func() (all []PortRange) {
+		for range rapid.IntRange(0, 3).Draw(t, "ports") {
+			a, b := rapid.Uint16Range(1, 65535).Draw(t, "first"), rapid.Uint16Range(1, 65535).Draw(t, "last")
+			all = append(all, PortRange{min(a, b), max(a, b)})
+		}
+		return all
+	}
+	switch m.Protocol {
+	case "tcp", "udp":
+		m.Ports, m.SourcePorts = ports(), ports()
+	case "icmp", "icmpv6":
+		for range rapid.IntRange(0, 3).Draw(t, "types") {
+			m.ICMPTypes = appendNew(m.ICMPTypes, rapid.Byte().Draw(t, "type"))
+		}
+	}
+	if m.Protocol == "tcp" && rapid.Bool().Draw(t, "flags") {
+		m.Flags = drawFlags(t)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "vlans") {
+		m.VLANs = appendNew(m.VLANs, rapid.Uint16Range(0, 4094).Draw(t, "vlan"))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "interfaces") {
+		m.Interfaces = appendNew(m.Interfaces, rapid.SampledFrom([]string{"eth0", "eth1.10", "on", "1", "wg-a@b"}).Draw(t, "interface"))
+	}
+}
+
+// drawFlags draws any flags that can be written: all but SYN alone, which is
+// written and means without ACK, and none at all.
+func drawFlags(t *rapid.T) *TCPFlags {
+	f := TCPFlags{Set: rapid.Byte().Draw(t, "set")}
+	f.Clear = rapid.Byte().Draw(t, "clear") &^ f.Set
+	if f == (TCPFlags{}) || f == (TCPFlags{Set: flagSYN}) {
+		f.Clear |= flagACK
+	}
+	return &f
+}
+
+func drawFrom(t *rapid.T, least int) (a Addresses) {
+	for range rapid.IntRange(least, 2).Draw(t, "prefixes") {
+		a.Prefixes = append(a.Prefixes, netip.MustParsePrefix(rapid.SampledFrom([]string{
+			"0.0.0.0/0", "192.0.2.0/24", "198.51.100.7/32", "::/0", "2001:db8::/32", "2001:db8::1/128", "::fffe:0:0/95",
+		}).Draw(t, "prefix")))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "lists") {
+		a.Lists = appendNew(a.Lists, rapid.SampledFrom([]string{"drop", "null", "on", "1e3", "a.b-c_d"}).Draw(t, "list"))
+	}
+	return a
 }
 
 func drawHTTP(t *rapid.T, r *Rule) {
@@ -162,7 +264,7 @@ func drawBurst(t *rapid.T, r Rate) int64 {
 	return rapid.Int64Range(least, max(least, most)).Draw(t, "burst")
 }
 
-func appendNew(list []string, s string) []string {
+func appendNew[T comparable](list []T, s T) []T {
 	for _, have := range list {
 		if have == s {
 			return list

@@ -23,6 +23,7 @@ func Warnings(c *Config) []string {
 	for _, r := range c.Rules {
 		w.rule(c, r)
 	}
+	w.lists(c)
 	w.admin(c.Admin.Listen)
 	return w
 }
@@ -103,6 +104,9 @@ func (w *warnings) rule(c *Config, r Rule) {
 	if r.Algorithm == TokenBucket {
 		w.burst(r)
 	}
+	if r.Gate == GateNetwork {
+		w.packets(c, r)
+	}
 }
 
 // burst warns about bursts that refuse ordinary clients: a page with its forty
@@ -125,7 +129,7 @@ func (w *warnings) burst(r Rule) {
 // catchAll reports whether r applies to all that its gate sees.
 func (r Rule) catchAll() bool {
 	m := r.Match
-	if m.Protocol != "" || len(m.Ports)+len(m.Methods)+len(m.Hosts) > 0 {
+	if m.matchesPackets() || len(m.Methods)+len(m.Hosts) > 0 {
 		return false
 	}
 	return len(m.Paths) == 0 || len(m.Paths) == 1 && m.Paths[0] == "/**"

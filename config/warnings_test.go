@@ -37,6 +37,13 @@ func TestWarnings(t *testing.T) {
 		{"rules:", "block: [0.0.0.0/0]\nrules:", "block 0.0.0.0/0 drops all"},
 		{"rules:", "block: [10.0.0.0/7]\nrules:", "block 10.0.0.0/7 covers management source 10.0.0.0/8"},
 		{"rules:", "allow: [\"::/0\"]\nrules:", "allow ::/0 lets all of its family pass"},
+		{"rate: 1000/s", "rate: 1000/s, mode: watch, then: {block: 60s, after: 9/s}", `rule "a": then does nothing while the rule only watches`},
+		{"rate: 1000/s", "rate: 1000/s, match: {from: 10.0.0.0/8, except: [10.0.0.0/9, 10.128.0.0/9]}", `rule "a" does nothing: no packet has what it asks for`},
+		{"rate: 1000/s", "rate: 1000/s, match: {from: 10.0.0.0/8, to: \"2001:db8::/32\"}", `rule "a" does nothing: no packet`},
+		{"rate: 1000/s", "rate: 1000/s, match: {from: 10.0.0.0/8, protocol: icmpv6}", `rule "a" does nothing: no packet`},
+		{"rate: 1000/s", "rate: 1000/s, overrides: [{from: 10.0.0.0/9, rate: 5/s}, {from: [10.128.0.0/9, \"2001:db8::/32\"], rate: 6/s}, {from: 10.0.0.0/8, rate: 7/s}]",
+			`rule "a": the override from 10.0.0.0/8 does nothing`},
+		{"rules:", "lists: {office: {file: a}}\nrules:", `list "office" is named nowhere`},
 		{"rules:", "admin: {listen: \":9317\"}\nrules:", "admin.listen :9317 is open"},
 		{"rules:", "admin: {listen: \"192.0.2.1:9317\"}\nrules:", "admin.listen 192.0.2.1:9317 is open"},
 	} {
@@ -65,6 +72,27 @@ func TestMoreWarnings(t *testing.T) {
 	c = mustParse(t, "version: 1\nblock: [192.0.2.0/24]\nhttp: {listen: \":80\", upstream: \"http://a\", proxies: [192.0.2.1]}\nrules: [{name: b, per: client, rate: 100/s}]\n")
 	if w := Warnings(c); len(w) != 2 || !strings.HasPrefix(w[0], "block: the network gate is off") || !strings.HasPrefix(w[1], "block 192.0.2.0/24 covers proxy 192.0.2.1/32") {
 		t.Errorf("block of a proxy: %q", w)
+	}
+}
+
+// What may do something is not warned about, and lists that might overlap are.
+func TestPacketWarnings(t *testing.T) {
+	for _, tc := range []struct{ rules, want string }{
+		{"{name: a, per: source, rate: 5/s, burst: 1, match: {from: 10.0.0.0/8, except: [10.0.0.0/9, l1, l2, l3, l4, l5]}}", ""},
+		{"{name: a, per: source, rate: 5/s, burst: 1, match: {from: [10.0.0.0/8, l1, l2, l3, l4, l5], except: 10.0.0.0/8}}", ""},
+		{"{name: a, per: source, rate: 5/s, overrides: [{from: l1, rate: 6/s}, {from: [l2, l3, l4, l5, 10.0.0.0/8], rate: 6/s}]}", ""},
+		{"{name: a, per: source, rate: 5/s, overrides: [{from: [l1, l2, l3, l4, l5], rate: 6/s}, {from: l2, rate: 6/s}]}", `rule "a": the override from l2 does nothing`},
+		{"{name: a, per: source, rate: 5/s, match: {from: l1}}, {name: b, per: source, rate: 5/s, match: {from: l2}}," +
+			"{name: c, per: source, rate: 5/s, match: {from: l3}}, {name: d, per: source, rate: 5/s, match: {from: l4}}," +
+			"{name: e, per: source, rate: 5/s, match: {from: l5, vlan: 7}}",
+			"should lists overlap, the rules are refused: 5 limits meet on a packet in vlan 7, the most is 4: remove or narrow one of a, b, c, d or e"},
+	} {
+		c := mustParse(t, "version: 1\nnetwork: {interfaces: [eth0], management: {sources: [10.0.0.0/8]}}\n"+
+			"lists: {l1: {file: a}, l2: {file: a}, l3: {file: a}, l4: {file: a}, l5: {file: a}}\nrules: ["+tc.rules+"]\n")
+		w := Warnings(c)
+		if tc.want == "" && len(w) > 0 || tc.want != "" && (len(w) != 1 || !strings.HasPrefix(w[0], tc.want)) {
+			t.Errorf("%s:\n got: %q\nwant: %s", tc.rules, w, tc.want)
+		}
 	}
 }
 

@@ -16,6 +16,16 @@ func WorstCase(r Rule) string {
 	if a := r.Anonymous; a != nil {
 		s += fmt.Sprintf("; without a key, per %s: %s", joinPer(a.Per), worst(r.Algorithm, a.Rate, a.Burst))
 	}
+	for _, o := range r.Overrides {
+		s += fmt.Sprintf("; from %s: %s", o.From, worst(r.Algorithm, o.Rate, o.Burst))
+	}
+	if u := r.Unknown; u != nil {
+		s += fmt.Sprintf("; sources without a bucket together: %s", worst(r.Algorithm, *u, max(u.Amount, u.perSecond())))
+	}
+	if t := r.Then; t != nil && r.Mode != Watch {
+		s += fmt.Sprintf("; a source refused more than %d times at once, or faster than %s, is blocked for %s",
+			t.After.Amount, t.After, durationText(t.Block))
+	}
 	if r.Mode == Watch {
 		s += " (watch: counted, not refused)"
 	}
