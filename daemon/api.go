@@ -175,6 +175,7 @@ type Status struct {
 	Network NetworkStatus `json:"network"`
 	HTTP    HTTPStatus    `json:"http"`
 	Rules   []Rule        `json:"rules"`
+	Lists   []ListStatus  `json:"lists,omitempty"`
 	Blocks  int           `json:"blocks"` // prefixes
 	Allows  int           `json:"allows"`
 }
@@ -197,6 +198,15 @@ type NetworkStatus struct {
 	Interfaces []Interface `json:"interfaces"`
 	Reasons    []Reason    `json:"reasons,omitempty"`
 	Table      *Table      `json:"table,omitempty"`
+	IPv4       *Room       `json:"ipv4,omitempty"` // prefixes of rules and lists
+	IPv6       *Room       `json:"ipv6,omitempty"`
+	Warnings   []string    `json:"warnings,omitempty"`
+}
+
+// Room is how many prefixes of one family the network gate holds, and may hold.
+type Room struct {
+	Held  int `json:"held"`
+	Bound int `json:"bound"`
 }
 
 // Interface is one interface and what the kernel says is attached to it.
@@ -214,6 +224,16 @@ type Reason struct {
 	Reason  string `json:"reason"`
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
+}
+
+// ListStatus is how one list of the config fares.
+type ListStatus struct {
+	Name     string    `json:"name"`
+	Source   string    `json:"source"` // a path or an https address
+	Prefixes int       `json:"prefixes"`
+	Read     time.Time `json:"read,omitzero"`   // when the source held them; zero: never read
+	Age      int64     `json:"age"`             // seconds since then
+	Error    string    `json:"error,omitempty"` // of the last try; the last good content stays in force
 }
 
 // Table tells how the bucket table fares.

@@ -161,10 +161,11 @@ func (d *daemon) commitBatch(ctx context.Context, k kind, old, next bulks, fresh
 		return nil, false, refuse("not %s: %v", k.done, err)
 	}
 	*list = next
+	before := len(d.filling)
 	if err := d.commit(ctx, state, nothing); err != nil {
 		return nil, false, err
 	}
-	return slices.Clone(d.filling), true, nil
+	return slices.Clone(d.filling[before:]), true, nil
 }
 
 // takeBack undoes an import that a gate would not take.
@@ -175,8 +176,9 @@ func (d *daemon) takeBack(ctx context.Context, k kind, failed, old bulks, cause 
 	if slices.Equal(*list, failed) {
 		*list = old.live(d.now())
 	}
+	before := len(d.filling)
 	err := d.commit(ctx, state, nothing)
-	jobs := slices.Clone(d.filling)
+	jobs := slices.Clone(d.filling[before:])
 	d.mu.Unlock()
 	if err == nil {
 		err = d.fillIn(ctx, jobs)

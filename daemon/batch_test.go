@@ -97,6 +97,18 @@ func TestBatchTooLarge(t *testing.T) {
 	}
 }
 
+// RC-032: a table that is nearly full warns, from 80 % on.
+func TestRoomWarns(t *testing.T) {
+	for _, c := range []struct {
+		r    Room
+		want int
+	}{{Room{0, 100}, 0}, {Room{79, 100}, 0}, {Room{80, 100}, 1}, {Room{100, 100}, 1}} {
+		if got := c.r.warn("IPv4"); len(got) != c.want {
+			t.Errorf("%v: %q", c.r, got)
+		}
+	}
+}
+
 // RC-097: while a long list goes in, single changes come through between two
 // lots, and none of them is lost, whichever came first.
 func TestSingleChangesDuringBatch(t *testing.T) {

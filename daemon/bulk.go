@@ -57,10 +57,19 @@ func (b *bulk) left() []netip.Prefix {
 // holdsSame reports whether a and b hold the same for the same prefixes, but
 // for what each is without. It never looks at the prefixes.
 func holdsSame(a, b *bulk) bool {
-	if len(a.prefixes) != len(b.prefixes) || !a.End.Equal(b.End) || a.End.IsZero() != b.End.IsZero() {
-		return false
-	}
-	return len(a.prefixes) == 0 || &a.prefixes[0] == &b.prefixes[0]
+	return sameEnds(a, b) && sameSlice(a.prefixes, b.prefixes)
+}
+
+// follows reports whether b is what became of a: their prefixes may be others.
+func follows(a, b *bulk) bool {
+	return sameEnds(a, b) && a.Reason == b.Reason && a.From == b.From && (a.From != FromList || a.By == b.By)
+}
+
+func sameEnds(a, b *bulk) bool { return a.End.Equal(b.End) }
+
+// sameSlice reports whether a and b are one slice.
+func sameSlice(a, b []netip.Prefix) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // bulks are the bulk part of one list.
@@ -169,25 +178,33 @@ func union(a, b []netip.Prefix) []netip.Prefix {
 }
 
 // differing returns the prefixes for which next may hold other than old: few
-// where single ones went, and whole lists where bulks came or ended.
+// where single ones went, and long lists where bulks came, changed or ended.
 func (old bulks) differing(next bulks) (few []netip.Prefix, many [][]netip.Prefix) {
-	twins := map[*bulk]*bulk{}
-	for _, b := range next {
-		for _, a := range old {
-			if holdsSame(a, b) {
-				twins[a], twins[b] = b, a
+	pairs := map[*bulk]*bulk{}
+	pair := func(fits func(a, b *bulk) bool) {
+		for _, b := range next {
+			for _, a := range old {
+				if pairs[a] == nil && pairs[b] == nil && fits(a, b) {
+					pairs[a], pairs[b] = b, a
+				}
 			}
 		}
 	}
+	pair(func(a, b *bulk) bool { return a == b })
+	pair(holdsSame)
+	pair(follows)
 	for _, a := range old {
-		if b := twins[a]; b == nil {
+		switch b := pairs[a]; {
+		case b == nil:
 			many = append(many, a.left())
-		} else if a != b {
+		case holdsSame(a, b):
 			few = append(few, symmetric(a.Without, b.Without)...)
+		default:
+			many = append(many, symmetric(a.left(), b.left()))
 		}
 	}
 	for _, b := range next {
-		if twins[b] == nil {
+		if pairs[b] == nil {
 			many = append(many, b.left())
 		}
 	}

@@ -42,7 +42,7 @@ func notThere(format string, args ...any) error {
 func (d *daemon) commit(ctx context.Context, next state, check func(*policy) error) error {
 	now := d.now()
 	next = next.live(now)
-	p, err := merge(d.policy.cfg, next, d.named)
+	p, err := merge(d.policy.cfg, next, named(d.kept))
 	if err != nil {
 		return err
 	}

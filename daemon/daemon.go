@@ -14,9 +14,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -55,7 +55,10 @@ type daemon struct {
 	filling   []*fillJob    // what the gates have yet to take, the oldest first
 	unfilled  atomic.Int64  // prefixes in filling
 	refill    chan struct{} // there may be something to fill
-	named     map[string][]netip.Prefix
+
+	lists  *lists
+	kept   map[string]keptList // the lists of the config by name; replaced, not changed
+	relist chan struct{}       // kept may have others
 }
 
 // Run runs the daemon until ctx ends or it is told to stop. A *ConfigError is
@@ -114,6 +117,8 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.network.sweep(ctx) })
 	tasks.Go(func() error { return d.heedStrikes(ctx) })
 	tasks.Go(func() error { return d.watchConfig(ctx) })
+	tasks.Go(func() error { return d.watchLists(ctx) })
+	tasks.Go(func() error { return d.fetchLists(ctx) })
 	tasks.Go(func() error { return d.obeyHangups(ctx, hangup) })
 	d.log.Info("up", "pid", os.Getpid(), "config", d.path, "control", socket, "rules", len(d.policy.rules))
 	err = tasks.Wait()
@@ -143,7 +148,14 @@ func newDaemon(o Options) (*daemon, error) {
 		refill:  make(chan struct{}, 1),
 	}
 	d.conf = reloadStatus{generation: 1, hash: hex.EncodeToString(l.hash[:]), loaded: d.started}
-	d.policy, err = merge(l.cfg, state{}, d.named)
+	d.relist = make(chan struct{}, 1)
+	d.lists = &lists{
+		log: o.Log, config: o.ConfigPath, copies: filepath.Join(l.cfg.State.Dir, "lists"), fetch: newFetcher(o.Version),
+	}
+	if d.kept, err = d.lists.open(l.cfg, nil, d.now()); err != nil {
+		return nil, err
+	}
+	d.policy, err = merge(l.cfg, state{}, named(d.kept))
 	return d, err
 }
 
@@ -153,12 +165,18 @@ func (d *daemon) recall() error {
 	if err != nil {
 		return err
 	}
-	p, err := merge(d.policy.cfg, added, d.named)
+	p, err := merge(d.policy.cfg, added, named(d.kept))
 	if err != nil {
 		return err
 	}
 	d.added, d.policy = added, p
 	d.tidy()
+	d.lists.keepAll(d.kept)
+	for _, k := range d.kept {
+		if err := checkList(p, k); err != nil {
+			d.log.Warn(fmt.Sprintf("list %s: %v", k.Name, err))
+		}
+	}
 	for _, w := range p.warnings() {
 		d.log.Warn(w)
 	}
@@ -249,7 +267,7 @@ func (d *daemon) dropEnded(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	live := d.added.live(d.now())
-	p, err := merge(d.policy.cfg, live, d.named)
+	p, err := merge(d.policy.cfg, live, named(d.kept))
 	if err != nil {
 		return err
 	}

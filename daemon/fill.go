@@ -36,9 +36,19 @@ func (p *policy) changes(next *policy) (few []netip.Prefix, many [][]netip.Prefi
 	return few, many
 }
 
-// sameRules reports whether p and next differ in lists only.
+// sameRules reports whether p and next differ in blocks and allows only.
 func (p *policy) sameRules(next *policy) bool {
-	return p.cfg == next.cfg && reflect.DeepEqual(p.configRules(""), next.configRules(""))
+	if p.cfg != next.cfg || !reflect.DeepEqual(p.configRules(""), next.configRules("")) {
+		return false
+	}
+	for _, r := range p.networkRules() {
+		for _, name := range listsOf(r) {
+			if !sameSlice(p.named[name], next.named[name]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // held is what p gives to exactly pre.

@@ -39,12 +39,19 @@ var described = []struct {
 	{"headgate_table_contended_packets_total", "Packets that lost a race for a place too often.", nil},
 	{"headgate_table_undo_failed_total", "Charges left standing though a later limit refused.", nil},
 	{"headgate_table_recharged_total", "Charges that met a place that was just lost.", nil},
+	{"headgate_ipv4_prefixes", "IPv4 prefixes of rules and lists that the network gate holds.", nil},
+	{"headgate_ipv4_prefixes_bound", "IPv4 prefixes that it may hold.", nil},
+	{"headgate_ipv6_prefixes", "IPv6 prefixes of rules and lists that the network gate holds.", nil},
+	{"headgate_ipv6_prefixes_bound", "IPv6 prefixes that it may hold.", nil},
 	{"headgate_config_last_reload_ok", "Whether what is on disk is in force.", nil},
 	{"headgate_config_generation", "Configs put in force since the start.", nil},
 	{"headgate_config_hash", "First 48 bits of the hash of the config in force.", nil},
 	{"headgate_rules_aside", "Rules from the command line that are not in force.", nil},
 	{"headgate_blocks", "Prefixes that are blocked.", nil},
 	{"headgate_allows", "Prefixes that are allowed.", nil},
+	{"headgate_lists_prefixes", "Prefixes of all lists of the config.", nil},
+	{"headgate_lists_oldest_seconds", "Time since the source of a list was last read, of the list where that is longest.", nil},
+	{"headgate_lists_failing", "Lists whose last try to be read failed: what they held before is in force.", nil},
 	{"headgate_http_up", "Whether the HTTP gate's process is up.", nil},
 	{"headgate_http_restarts_total", "Times that the HTTP gate's process died.", nil},
 	{"headgate_http_reset_connections_total", "Connections reset because their client held 256 already.", nil},
@@ -105,6 +112,19 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, i := range st.Network.Interfaces {
 		gauge("headgate_interface_attached", oneIf(i.ProgramID != 0), i.Name)
 		gauge("headgate_interface_native", oneIf(i.ProgramID != 0 && i.AttachMode == "native"), i.Name)
+	}
+	held, oldest, failing := 0, int64(0), 0.0
+	for _, l := range st.Lists {
+		held, oldest, failing = held+l.Prefixes, max(oldest, l.Age), failing+oneIf(l.Error != "")
+	}
+	gauge("headgate_lists_prefixes", float64(held))
+	gauge("headgate_lists_oldest_seconds", float64(oldest))
+	gauge("headgate_lists_failing", failing)
+	for family, r := range map[string]*Room{"ipv4": st.Network.IPv4, "ipv6": st.Network.IPv6} {
+		if r != nil {
+			gauge("headgate_"+family+"_prefixes", float64(r.Held))
+			gauge("headgate_"+family+"_prefixes_bound", float64(r.Bound))
+		}
 	}
 	if t := st.Network.Table; t != nil {
 		gauge("headgate_table_slots", float64(t.Slots))

@@ -19,6 +19,7 @@ func everything() Status {
 			Interfaces: []Interface{{Name: "eth0", AttachMode: "native", ProgramID: 7}, {Name: "eth1", AttachMode: "none"}},
 			Reasons:    []Reason{{"drop", "block", 5, 300}, {"pass", "default", 9, 540}},
 			Table:      &Table{Slots: 4096, Live: 3, EvictedLive: 1, Overflowed: 2, Contended: 4},
+			IPv4:       &Room{5, 100}, IPv6: &Room{6, 50},
 		},
 		HTTP: HTTPStatus{On: true, Up: true, Restarts: 2},
 		Rules: []Rule{

@@ -1,6 +1,10 @@
 package daemon
 
-import "github.com/headgate/headgate/maps"
+import (
+	"fmt"
+
+	"github.com/headgate/headgate/maps"
+)
 
 // status asks the kernel what is attached and counted. The counters are by
 // rule name.
@@ -63,5 +67,18 @@ func (n *network) count(st *NetworkStatus) (map[string]maps.Counters, error) {
 	}
 	t := Table(table)
 	st.Table = &t
+	room4, room6 := n.gate.Room()
+	four, six := Room(room4), Room(room6)
+	st.IPv4, st.IPv6 = &four, &six
+	st.Warnings = append(four.warn("IPv4"), six.warn("IPv6")...)
 	return n.gate.RuleCounters()
+}
+
+// warn says when little room is left: a block that finds none is refused.
+func (r Room) warn(family string) []string {
+	const percent = 80
+	if r.Held*100 < r.Bound*percent {
+		return nil
+	}
+	return []string{fmt.Sprintf("the network gate holds %d %s prefixes of at most %d: join neighbours to wider ones, or shorten a list", r.Held, family, r.Bound)}
 }

@@ -69,8 +69,8 @@ func newPolicy(cfg *config.Config, added state, named map[string][]netip.Prefix)
 		cfg: cfg, named: named,
 		blocks:     entries(cfg.Block, added.Blocks),
 		allows:     entries(cfg.Allow, added.Allows),
-		manyBlocks: added.BlockImports,
-		manyAllows: added.AllowImports,
+		manyBlocks: append(ofLists(cfg.BlockLists, named), added.BlockImports...),
+		manyAllows: append(ofLists(cfg.AllowLists, named), added.AllowImports...),
 	}
 	for _, r := range cfg.Rules {
 		p.rules = append(p.rules, liveRule{Rule: r, origin: Origin{From: FromConfig}})
@@ -152,6 +152,15 @@ func ends(list []Entry) map[netip.Prefix]time.Time {
 	return out
 }
 
+// ofLists returns what the named lists hold.
+func ofLists(names []string, named map[string][]netip.Prefix) bulks {
+	var out bulks
+	for _, name := range names {
+		out = append(out, &bulk{Origin: Origin{From: FromList, By: name}, prefixes: named[name]})
+	}
+	return out
+}
+
 // prefixes returns each prefix of list once, in order.
 func prefixes(list []Entry) []netip.Prefix {
 	var out []netip.Prefix
@@ -168,8 +177,21 @@ func (p *policy) lists() maps.Lists {
 	return maps.Lists{
 		Management: p.cfg.Network.Management.Sources,
 		Allow:      append(prefixes(p.allows), p.manyAllows.prefixes()...),
-		Block:      ends(append(slices.Clip(p.blocks), p.manyBlocks.entries()...)),
+		Block:      p.blockEnds(),
 	}
+}
+
+// blockEnds returns for each blocked prefix its latest end.
+func (p *policy) blockEnds() map[netip.Prefix]time.Time {
+	all := ends(p.blocks)
+	for _, b := range p.manyBlocks {
+		for _, pre := range b.left() {
+			if end, ok := all[pre]; !ok || endsAfter(Entry{End: b.End}, Entry{End: end}) {
+				all[pre] = b.End
+			}
+		}
+	}
+	return all
 }
 
 // http is the policy as the HTTP gate takes it.

@@ -135,9 +135,18 @@ func (d *daemon) install(ctx context.Context, cfg *config.Config) error {
 	if err := needsRestart(d.policy.cfg, cfg); err != nil {
 		return err
 	}
-	p, err := merge(cfg, d.added.live(d.now()), d.named)
+	kept, err := d.lists.open(cfg, d.kept, d.now())
 	if err != nil {
 		return err
+	}
+	p, err := merge(cfg, d.added.live(d.now()), named(kept))
+	if err != nil {
+		return err
+	}
+	for _, k := range kept {
+		if err := checkList(p, k); err != nil {
+			return refuse("list %s: %v", k.Name, err)
+		}
 	}
 	if err := d.policy.loses(p); err != nil {
 		return refuse("%v", err)
@@ -152,7 +161,12 @@ func (d *daemon) install(ctx context.Context, cfg *config.Config) error {
 		d.detachOthers(d.policy.cfg)
 		return err
 	}
-	d.policy = p
+	d.policy, d.kept = p, kept
+	d.lists.keepAll(kept)
+	select {
+	case d.relist <- struct{}{}:
+	default:
+	}
 	d.detachOthers(p.cfg)
 	return nil
 }

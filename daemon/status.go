@@ -29,7 +29,13 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 		Blocks:  len(prefixes(d.policy.blocks)) + d.policy.manyBlocks.size(),
 		Allows:  len(prefixes(d.policy.allows)) + d.policy.manyAllows.size(),
 	}
+	st.Lists = d.listStatus()
 	st.Faults = faults(network, err, http)
+	for _, l := range st.Lists {
+		if l.Read.IsZero() {
+			st.Faults = append(st.Faults, fmt.Sprintf("list %s is empty: %s", l.Name, l.Error))
+		}
+	}
 	st.Ready = len(st.Faults) == 0
 	return st
 }

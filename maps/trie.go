@@ -17,23 +17,52 @@ type trie struct {
 
 // readTrie calls each for every entry and notes what is held.
 func readTrie[V any](t *trie, each func(netip.Prefix, V)) error {
-	var value V
-	var key4 bpfPrefix4Key
-	entries := t.v4.Iterate()
-	for entries.Next(&key4, &value) {
-		p := netip.PrefixFrom(netip.AddrFrom4(key4.Address), int(key4.Bits))
+	note := func(p netip.Prefix, value V) {
 		t.held.Insert(p)
 		each(p, value)
 	}
-	if err := entries.Err(); err != nil {
+	err := readEntries(t.v4, func(k bpfPrefix4Key, value V) {
+		note(netip.PrefixFrom(netip.AddrFrom4(k.Address), int(k.Bits)), value)
+	})
+	if err != nil {
 		return err
 	}
-	var key6 bpfPrefix6Key
-	entries = t.v6.Iterate()
-	for entries.Next(&key6, &value) {
-		p := netip.PrefixFrom(netip.AddrFrom16(key6.Address), int(key6.Bits))
-		t.held.Insert(p)
-		each(p, value)
+	return readEntries(t.v6, func(k bpfPrefix6Key, value V) {
+		note(netip.PrefixFrom(netip.AddrFrom16(k.Address), int(k.Bits)), value)
+	})
+}
+
+// readEntries calls each for every entry of m, with as few system calls as the
+// kernel allows: tables of a million are read at each start.
+func readEntries[K, V any](m *ebpf.Map, each func(K, V)) error {
+	const lot = 8192
+	keys, values := make([]K, lot), make([]V, lot)
+	var cursor ebpf.MapBatchCursor
+	for first := true; ; first = false {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		if first && errors.Is(err, ebpf.ErrNotSupported) {
+			return iterateEntries(m, each)
+		}
+		end := errors.Is(err, ebpf.ErrKeyNotExist)
+		if err != nil && !end {
+			return err
+		}
+		for i := range n {
+			each(keys[i], values[i])
+		}
+		if end {
+			return nil
+		}
+	}
+}
+
+// iterateEntries is readEntries one by one.
+func iterateEntries[K, V any](m *ebpf.Map, each func(K, V)) error {
+	var key K
+	var value V
+	entries := m.Iterate()
+	for entries.Next(&key, &value) {
+		each(key, value)
 	}
 	return entries.Err()
 }

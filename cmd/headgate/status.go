@@ -50,10 +50,11 @@ func showStatus(ctx context.Context, e *env, hints bool) error {
 	fmt.Fprintln(e.out)
 	printRules(e, st.Rules)
 	printDrops(e, st.Network.Reasons)
+	printLists(e, st.Lists)
 	for _, f := range st.Faults {
 		fmt.Fprintln(e.out, "not ready: "+f)
 	}
-	e.warn(st.Config.Warnings)
+	e.warn(append(st.Config.Warnings, st.Network.Warnings...))
 	if hints {
 		fmt.Fprint(e.out, `
 next: headgate blocks                    what is dropped by prefix
@@ -175,6 +176,23 @@ func printDrops(e *env, reasons []daemon.Reason) {
 	rows := [][]string{{"DROPPED FOR", "PACKETS", "BYTES"}}
 	for _, r := range drops {
 		rows = append(rows, []string{r.Reason, decimal(r.Packets), decimal(r.Bytes)})
+	}
+	fmt.Fprintln(e.out)
+	table(e.out, rows)
+}
+
+// printLists shows how the lists of the config fare.
+func printLists(e *env, lists []daemon.ListStatus) {
+	if len(lists) == 0 {
+		return
+	}
+	rows := [][]string{{"LIST", "PREFIXES", "AGE", "SOURCE", "LAST ERROR"}}
+	for _, l := range lists {
+		age := "never read"
+		if !l.Read.IsZero() {
+			age = daemon.Span(l.Age)
+		}
+		rows = append(rows, []string{l.Name, strconv.Itoa(l.Prefixes), age, l.Source, l.Error})
 	}
 	fmt.Fprintln(e.out)
 	table(e.out, rows)
