@@ -27,10 +27,9 @@ static __always_inline enum reason judge_vital(struct xdp_md *ctx, struct packet
 /* vital → management → allow → block → rules → pass */
 static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packet *p,
 						enum reason parsed, struct cpu *cpu,
-						struct control *control)
+						struct control *control, __u64 now)
 {
 	__u32 generation = READ(control->generation) & 1;
-	__u64 now = clock_cached(cpu, control);
 	__u16 source = 0, service;
 	struct plan *plan = bpf_map_lookup_elem(&plans, &generation);
 	struct limit_set *set;
@@ -68,7 +67,7 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 
 static __always_inline bool passes(enum reason reason)
 {
-	return reason <= REASON_NOT_IP;
+	return reason <= REASON_LEASH;
 }
 
 static __always_inline void count_reason(struct cpu *cpu, __u32 reason, __u64 bytes)
@@ -80,13 +79,28 @@ static __always_inline void count_reason(struct cpu *cpu, __u32 reason, __u64 by
 	count_add(&cpu->reasons[reason], bytes);
 }
 
+/* Is the gate open to everything: by hand, or as no daemon has been seen for so
+ * long that nobody may know any more that it filters?
+ */
+static __always_inline enum reason unattended(const struct control *control, __u64 now)
+{
+	__u64 leash = READ(control->leash_end);
+
+	if (READ(control->flags) & CONTROL_OPEN)
+		return REASON_OPEN;
+	if (leash && (__s64)(now - leash) > 0)
+		return REASON_LEASH;
+	return REASON_NO_RULE;
+}
+
 static __always_inline int gate(struct xdp_md *ctx)
 {
 	struct packet p = {};
 	struct control *control;
-	enum reason reason;
+	enum reason reason, open;
 	struct cpu *cpu;
 	__u32 zero = 0;
+	__u64 now;
 
 	control = bpf_map_lookup_elem(&controls, &zero);
 	cpu = bpf_map_lookup_elem(&cpus, &zero);
@@ -95,8 +109,12 @@ static __always_inline int gate(struct xdp_md *ctx)
 	reason = parse_frame(ctx, &p);
 	if (frags)
 		p.length = bpf_xdp_get_buff_len(ctx);
-	if (p.shape & SHAPE_IP)
-		reason = judge_packet(ctx, &p, reason, cpu, control);
+	now = clock_cached(cpu, control);
+	open = unattended(control, now);
+	if (open != REASON_NO_RULE)
+		reason = open;
+	else if (p.shape & SHAPE_IP)
+		reason = judge_packet(ctx, &p, reason, cpu, control, now);
 	count_reason(cpu, reason, p.length);
 	return passes(reason) ? XDP_PASS : XDP_DROP;
 }

@@ -7,7 +7,7 @@
 #include <linux/types.h>
 #include <stdbool.h>
 
-#define LAYOUT_VERSION	1
+#define LAYOUT_VERSION	2
 
 /* Memory that another CPU or the daemon writes at the same time. */
 #define READ(x)		(*(volatile typeof(x) *)&(x))
@@ -199,13 +199,16 @@ struct control {
 	__u32 generation;	/* 0 or 1: which half of the tables holds */
 	__u32 prefixes4;	/* entries in each trie; 0 spares the look-up */
 	__u32 prefixes6;
-	__u32 flags;
+	__u32 flags;		/* CONTROL_* */
 	__u64 now;		/* the clock of a program loaded with fixed_clock */
 	__u32 destinations4;
 	__u32 destinations6;
-	__u64 reserved[4];
+	__u64 leash_end;	/* ticks; 0: none. Past it, everything passes */
+	__u64 reserved[3];
 };
 _Static_assert(sizeof(struct control) == 64, "control is one cache line");
+
+#define CONTROL_OPEN	(1 << 0)	/* panic: everything passes */
 
 #define META_MAGIC	0x48474154	/* "HGAT" */
 
@@ -239,6 +242,8 @@ enum reason {
 	REASON_MANAGEMENT,
 	REASON_ALLOW,
 	REASON_NOT_IP,
+	REASON_OPEN,
+	REASON_LEASH,
 	REASON_BLOCK,
 	REASON_OVER_RATE,
 	REASON_TABLE_FULL,

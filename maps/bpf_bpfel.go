@@ -27,7 +27,8 @@ type bpfControl struct {
 	Now           uint64
 	Destinations4 uint32
 	Destinations6 uint32
-	Reserved      [4]uint64
+	LeashEnd      uint64
+	Reserved      [3]uint64
 }
 
 type bpfCount struct {
@@ -221,16 +222,18 @@ const (
 	bpfReasonREASON_MANAGEMENT  bpfReason = 3
 	bpfReasonREASON_ALLOW       bpfReason = 4
 	bpfReasonREASON_NOT_IP      bpfReason = 5
-	bpfReasonREASON_BLOCK       bpfReason = 6
-	bpfReasonREASON_OVER_RATE   bpfReason = 7
-	bpfReasonREASON_TABLE_FULL  bpfReason = 8
-	bpfReasonREASON_CONTENDED   bpfReason = 9
-	bpfReasonREASON_MALFORMED   bpfReason = 10
-	bpfReasonREASON_TRUNCATED   bpfReason = 11
-	bpfReasonREASON_VLAN_DEPTH  bpfReason = 12
-	bpfReasonREASON_STRIKES     bpfReason = 13
-	bpfReasonREASON_UNKNOWN     bpfReason = 14
-	bpfReasonREASONS            bpfReason = 15
+	bpfReasonREASON_OPEN        bpfReason = 6
+	bpfReasonREASON_LEASH       bpfReason = 7
+	bpfReasonREASON_BLOCK       bpfReason = 8
+	bpfReasonREASON_OVER_RATE   bpfReason = 9
+	bpfReasonREASON_TABLE_FULL  bpfReason = 10
+	bpfReasonREASON_CONTENDED   bpfReason = 11
+	bpfReasonREASON_MALFORMED   bpfReason = 12
+	bpfReasonREASON_TRUNCATED   bpfReason = 13
+	bpfReasonREASON_VLAN_DEPTH  bpfReason = 14
+	bpfReasonREASON_STRIKES     bpfReason = 15
+	bpfReasonREASON_UNKNOWN     bpfReason = 16
+	bpfReasonREASONS            bpfReason = 17
 )
 
 type bpfRuleCounter struct {

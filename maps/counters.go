@@ -68,7 +68,7 @@ func (g *Gate) Reasons() ([]ReasonCount, error) {
 	for r := range all {
 		all[r].Reason = reasonNames[r]
 		all[r].Verdict = "pass"
-		if bpfReason(r) > bpfReasonREASON_NOT_IP {
+		if bpfReason(r) > bpfReasonREASON_LEASH {
 			all[r].Verdict = "drop"
 		}
 		for _, cpu := range cpus {
@@ -87,6 +87,8 @@ var reasonNames = [bpfReasonREASONS]string{
 	bpfReasonREASON_MANAGEMENT:  "management",
 	bpfReasonREASON_ALLOW:       "allow",
 	bpfReasonREASON_NOT_IP:      "not_ip",
+	bpfReasonREASON_OPEN:        "open",
+	bpfReasonREASON_LEASH:       "leash",
 	bpfReasonREASON_BLOCK:       "block",
 	bpfReasonREASON_OVER_RATE:   "over_rate",
 	bpfReasonREASON_TABLE_FULL:  "table_full",

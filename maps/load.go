@@ -14,7 +14,7 @@ import (
 
 // LayoutVersion is the version of the pinned maps' layout that this package
 // reads and writes. It is part of their folder's name.
-const LayoutVersion = 1
+const LayoutVersion = 2
 
 const (
 	metaMagic = 0x48474154 // "HGAT"

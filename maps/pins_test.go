@@ -74,7 +74,7 @@ func TestOpenRefuses(t *testing.T) {
 		want []string
 	}{
 		{"no bpffs", Options{Pins: plain, Slots: minSlots}, []string{"not in a bpffs", "mount -t bpf", "state.pins"}},
-		{"other layout", Options{Pins: foreign, Slots: minSlots}, []string{"v999", "v1", "detach --all"}},
+		{"other layout", Options{Pins: foreign, Slots: minSlots}, []string{"v999", "v2", "detach --all"}},
 		{"odd size", Options{Slots: 5000}, []string{"5000", "power of two"}},
 		{"huge", Options{Slots: 1 << 31}, []string{"power of two from 4096 to 134217728"}},
 	} {

@@ -20,6 +20,7 @@ type Pinned struct {
 	Rules   map[string]Counters // by rule name
 	Reasons []ReasonCount
 	Table   TableStats
+	Opened  bool // to everything, by SetOpen
 }
 
 // Inspect reads the maps pinned under pins, for the time when no daemon can be
@@ -53,7 +54,7 @@ func openReadOnly(dir string) (_ *Gate, err error) {
 	}()
 	o := &g.objects
 	for name, m := range map[string]**ebpf.Map{
-		"metas": &o.Metas, "buckets": &o.Buckets, "cpus": &o.Cpus,
+		"controls": &o.Controls, "metas": &o.Metas, "buckets": &o.Buckets, "cpus": &o.Cpus,
 		"rule_counters": &o.RuleCounters, "limit_ids": &o.LimitIds,
 		"prefixes4": &o.Prefixes4, "prefixes6": &o.Prefixes6,
 	} {
@@ -71,6 +72,9 @@ func openReadOnly(dir string) (_ *Gate, err error) {
 	}
 	if err := g.adoptCounters(); err != nil {
 		return nil, err
+	}
+	if err := o.Controls.Lookup(uint32(0), g.control.fields); err != nil {
+		return nil, fmt.Errorf("read the pinned control: %w", err)
 	}
 	g.table, err = readTable(o.Buckets, g.meta)
 	return g, err
@@ -109,6 +113,7 @@ func (g *Gate) pinned() (p Pinned, err error) {
 	if p.Reasons, err = g.Reasons(); err != nil {
 		return p, err
 	}
+	p.Opened = g.Opened()
 	p.Table, err = g.Table()
 	return p, err
 }

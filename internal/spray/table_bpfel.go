@@ -27,7 +27,8 @@ type tableControl struct {
 	Now           uint64
 	Destinations4 uint32
 	Destinations6 uint32
-	Reserved      [4]uint64
+	LeashEnd      uint64
+	Reserved      [3]uint64
 }
 
 type tableCpu struct {
