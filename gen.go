@@ -3,3 +3,4 @@
 package headgate
 
 //go:generate go tool bpf2go -cc clang-19 -output-dir maps -go-package maps -target bpfel -type reason -type slot_kind -type line -type slot -type limit -type limit_set -type plan -type class_group -type interface_key -type destination -type dimension -type prefix -type prefix4_key -type prefix6_key -type own_address -type control -type meta -type count -type cpu -type limit_name -type limit_id -type rule_counter -type overflow -type extra -type source_key -type event bpf bpf/headgate.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -output-dir maps -go-package maps -target bpfel cover bpf/cover.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I/usr/include/x86_64-linux-gnu
