@@ -191,6 +191,11 @@ func (d *daemon) open(ctx context.Context) error {
 		return err
 	}
 	d.http.acc = acc
+	if httpOn(d.policy.http()) {
+		if err := acc.checkChange(); err != nil {
+			return err
+		}
+	}
 	if err := d.http.apply(ctx, d.policy.http()); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/caps"
 )
 
 // socket is a listening socket that the daemon keeps and does not accept from:
@@ -68,11 +69,18 @@ func openSockets(ctx context.Context, listeners []config.Listener, have map[stri
 		s, err := listenPatiently(ctx, l.Address)
 		if err != nil {
 			closeSockets(fresh)
-			return nil, fmt.Errorf("open http listener: %w (%s)", err, inTheWay(l.Address, have))
+			return nil, fmt.Errorf("open http listener: %w (%s)", err, cureFor(err, l.Address, have))
 		}
 		fresh[l.Address] = s
 	}
 	return fresh, nil
+}
+
+func cureFor(err error, address string, have map[string]*socket) string {
+	if errors.Is(err, unix.EACCES) {
+		return fmt.Sprintf("ports this low need %v, or a socket from systemd: docs/deploy.md", caps.NetBindService)
+	}
+	return inTheWay(address, have)
 }
 
 // inTheWay says what helps where address cannot be opened. A socket of our own on

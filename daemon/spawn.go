@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/internal/caps"
 )
 
 // account is the system user that the HTTP gate's process runs as.
@@ -20,6 +23,9 @@ type account struct {
 	cred *syscall.Credential // nil: the daemon's own user
 }
 
+// noUser and noGroup own nothing on any Linux (the kernel's overflow ids).
+const noUser, noGroup = 65534, 65534
+
 // lookupAccount finds the user, else nobody with a warning. A daemon that is
 // not root cannot change users and runs the HTTP gate as itself.
 func lookupAccount(name string) (acc account, warning string, err error) {
@@ -27,6 +33,10 @@ func lookupAccount(name string) (acc account, warning string, err error) {
 		return account{name: currentUser()}, "not root: the HTTP gate runs as the daemon's own user", nil
 	}
 	u, err := user.Lookup(name)
+	if errors.Is(err, fs.ErrNotExist) { // an image without /etc/passwd
+		cred := &syscall.Credential{Uid: noUser, Gid: noGroup}
+		return account{name: strconv.Itoa(noUser), cred: cred}, fmt.Sprintf("no users here (%v): the HTTP gate runs as user %d", err, noUser), nil
+	}
 	if err != nil {
 		var unknown user.UnknownUserError
 		if !errors.As(err, &unknown) {
@@ -48,7 +58,32 @@ func lookupAccount(name string) (acc account, warning string, err error) {
 	if uid == 0 {
 		return account{}, "", fmt.Errorf("http.user %s is root: the HTTP gate needs a user without privilege", name)
 	}
+	if control, ok := lookupGroup(controlGroup); ok {
+		gid = outside(gid, uint64(control))
+	}
 	return account{name: u.Username, cred: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, warning, nil
+}
+
+// outside keeps the HTTP gate's process out of the group that may use the
+// control socket: a user's own group often has the user's name.
+func outside(gid, control uint64) uint64 {
+	if gid == control {
+		return noGroup
+	}
+	return gid
+}
+
+// checkChange names what is missing to start processes as acc, before anything
+// is attached.
+func (acc account) checkChange() error {
+	if acc.cred == nil {
+		return nil
+	}
+	missing, err := caps.Missing(caps.OtherUser)
+	if err != nil || missing == 0 {
+		return err
+	}
+	return fmt.Errorf("start the HTTP gate's process as %s: %w: %v missing (headgate needs %v to give up its privilege)", acc.name, unix.EPERM, missing, caps.OtherUser)
 }
 
 func currentUser() string {
@@ -86,11 +121,11 @@ func spawn(acc account, link *os.File, stderr io.Writer) (*exec.Cmd, error) {
 		started <- cmd.Start()
 	}()
 	err := <-started
-	if errors.Is(err, unix.EPERM) && acc.cred != nil {
-		return nil, fmt.Errorf("start the HTTP gate's process as %s: %w (headgate needs CAP_SETUID and CAP_SETGID to give up its privilege)", acc.name, err)
+	if missing := acc.checkChange(); errors.Is(err, unix.EPERM) && missing != nil {
+		return nil, missing
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start the HTTP gate's process: %w", err)
+		return nil, fmt.Errorf("start the HTTP gate's process as %s: %w", acc.name, err)
 	}
 	return cmd, nil
 }

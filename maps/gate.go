@@ -65,6 +65,9 @@ type Gate struct {
 // Errors say what is missing: privilege (CAP_BPF, CAP_NET_ADMIN,
 // CAP_PERFMON), a bpffs, or a layout of pins that this version does not read.
 func Open(o Options) (*Gate, error) {
+	if err := checkPrivilege(); err != nil {
+		return nil, err
+	}
 	if err := rlimit.RemoveMemlock(); err != nil && !errors.Is(err, errPermission) {
 		return nil, fmt.Errorf("raise RLIMIT_MEMLOCK: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/internal/caps"
 )
 
 // LayoutVersion is the version of the pinned maps' layout that this package
@@ -139,12 +141,22 @@ func openMaps(spec *ebpf.CollectionSpec, dir string) (*mapSet, error) {
 	return set, nil
 }
 
+// checkPrivilege names the capabilities that are missing. The kernel's EPERM
+// names none, and for CAP_PERFMON the verifier writes of pointer arithmetic.
+func checkPrivilege() error {
+	missing, err := caps.Missing(caps.NetworkGate)
+	if err != nil || missing == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %v missing (run as root, or with %v)", syscall.EPERM, missing, caps.NetworkGate)
+}
+
 func mapError(name, dir string, err error) error {
 	switch {
 	case errors.Is(err, ebpf.ErrMapIncompatible):
 		return fmt.Errorf("the pinned map %s has another shape: %w (remove it: `headgate detach --all`)", filepath.Join(dir, name), err)
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("make map %s: %w (run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)", name, syscall.EPERM)
+		return fmt.Errorf("make map %s: %w (%s)", name, syscall.EPERM, caps.WhyRefused())
 	case errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("make map %s: %w (lower network.slots)", name, err)
 	}
@@ -153,7 +165,7 @@ func mapError(name, dir string, err error) error {
 
 func loadError(err error) error {
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("load the XDP program: %w (run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)", syscall.EPERM)
+		return fmt.Errorf("load the XDP program: %w (%s)", syscall.EPERM, caps.WhyRefused())
 	}
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) {

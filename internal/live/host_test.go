@@ -57,6 +57,7 @@ type host struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	log  *bytes.Buffer
+	as   []string // what the daemon is started through, such as setpriv(1)
 }
 
 // newHost makes the machine, with config as its file. In config, IFACE, PINS,
@@ -101,7 +102,7 @@ func (h *host) start() {
 	if h.log == nil {
 		h.log = &bytes.Buffer{}
 	}
-	h.cmd = rig.Command(h.net.Gate, binary, "run", "-c", h.config())
+	h.cmd = h.daemon()
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := h.cmd.Start(); err != nil {
@@ -120,6 +121,12 @@ func (h *host) start() {
 		_, err := h.try("status")
 		return err == nil
 	})
+}
+
+// daemon is the command that runs the daemon.
+func (h *host) daemon() *exec.Cmd {
+	line := append(append([]string{}, h.as...), binary, "run", "-c", h.config())
+	return rig.Command(h.net.Gate, line[0], line[1:]...)
 }
 
 // kill ends the daemon as hard as can be.

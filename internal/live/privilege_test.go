@@ -1,0 +1,135 @@
+package live
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/caps"
+	"github.com/headgate/headgate/internal/rig"
+)
+
+// withOnly starts a command as root with these capabilities and no way to
+// others.
+func withOnly(set caps.Set) []string {
+	bounding := "-all"
+	for bit := range 64 {
+		if set&(1<<bit) != 0 {
+			bounding += fmt.Sprintf(",+cap_%d", bit)
+		}
+	}
+	return []string{"setpriv", "--bounding-set", bounding, "--inh-caps", "-all", "--ambient-caps", "-all", "--"}
+}
+
+// capsOf reads one set (CapEff, CapPrm, CapInh, CapBnd, CapAmb) of a process.
+func capsOf(t *testing.T, pid int, which string) caps.Set {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, which+":"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return caps.Set(set)
+		}
+	}
+	t.Fatalf("process %d has no %s", pid, which)
+	return 0
+}
+
+// RC-086: root with the capabilities that the documentation lists and no other
+// attaches, limits, blocks, reloads, is killed, adopts what it left, and
+// detaches; its HTTP gate runs with none.
+func TestLeastPrivilege(t *testing.T) {
+	h := newHost(t, "")
+	h.as = withOnly(caps.NetworkGate | caps.OtherUser)
+	app := upstream(t, h.net)
+	config := `
+network: {interfaces: [IFACE]}
+http: {listen: "` + h.link.Gate.IPv4.String() + `:8080", upstream: ` + app + `}
+rules:
+  - {name: game, match: {protocol: udp, ports: [9000]}, per: source, rate: %d/s, burst: 100}
+`
+	h.write(fmt.Sprintf(config, 50))
+	h.start()
+	h.write(fmt.Sprintf(config, 100))
+	h.do("reload")
+	for _, end := range []func(){h.stop, h.kill} {
+		end()
+		h.start()
+	}
+	before := h.status().Network.Interfaces[0]
+	h.do("block", "203.0.113.9", "--for", "1h")
+	r := rig.Receive(t, h.link)
+	limited := h.flow(2000, time.Second, h.packet("203.0.113.5", 9000))
+	blocked := h.flow(1000, 200*time.Millisecond, h.packet("203.0.113.9", 80))
+	sent := limited()
+	blocked()
+	report := r.Stop(t)
+	within(t, "the limited source", report.From(netip.MustParseAddr("203.0.113.5")).Packets, sent, 100, 100)
+	if got := report.From(netip.MustParseAddr("203.0.113.9")); got.Packets != 0 {
+		t.Errorf("the blocked source: %d delivered", got.Packets)
+	}
+	url := "http://" + h.link.Gate.IPv4.String() + ":8080/"
+	if code, err := get(h.client(h.link.Peer.IPv4.String()), url); code != 200 {
+		t.Errorf("the HTTP gate answers %d, %v", code, err)
+	}
+	st := h.status()
+	if i := st.Network.Interfaces[0]; i.Pin != before.Pin || i.AttachMode != "native" {
+		t.Errorf("attached as %+v, before as %+v", i, before)
+	}
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		if has := capsOf(t, st.HTTP.PID, set); has != 0 && set != "CapBnd" {
+			t.Errorf("the HTTP gate's process has %s %v", set, has)
+		}
+	}
+	h.do("detach", "--all")
+}
+
+// RC-086: each capability that is missing is named, and no other, in one line;
+// nothing is attached or pinned.
+func TestMissingCapabilityIsNamed(t *testing.T) {
+	h := newHost(t, "network: {interfaces: [IFACE]}\nhttp: {listen: \"127.0.0.1:8080\", upstream: http://127.0.0.1:9000}\n")
+	const all = caps.NetworkGate | caps.OtherUser
+	for _, missing := range []caps.Set{caps.BPF, caps.NetAdmin, caps.Perfmon, caps.SetUID, caps.SetGID, caps.Kill} {
+		h.as = withOnly(all &^ missing)
+		out, err := h.daemon().CombinedOutput()
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		last := lines[len(lines)-1]
+		if err == nil || !strings.HasPrefix(last, "headgate: ") || !strings.Contains(last, ": "+missing.String()+" missing") {
+			t.Errorf("without %v it ends with %v and says\n%s", missing, err, out)
+		}
+		if strings.Contains(string(out), "memlock") || strings.Contains(string(out), "MEMLOCK") {
+			t.Errorf("without %v it blames the limit on locked memory:\n%s", missing, out)
+		}
+		if _, err := os.Stat(h.pins); err == nil {
+			t.Errorf("without %v: %s was made", missing, h.pins)
+		}
+	}
+	h.write("network: {interfaces: [IFACE]}\nhttp: {listen: \"127.0.0.1:80\", upstream: http://127.0.0.1:9000}\n")
+	h.as = withOnly(all)
+	if out, err := h.daemon().CombinedOutput(); err == nil || !strings.Contains(string(out), caps.NetBindService.String()) {
+		t.Errorf("listening on port 80 it ends with %v and says\n%s", err, out)
+	}
+	if out, _ := rig.Command(h.net.Gate, "ip", "link", "show", h.link.Gate.Interface).CombinedOutput(); strings.Contains(string(out), "xdp") {
+		t.Errorf("a program is attached: %s", out)
+	}
+}
+
+// RC-086: a start that may not use bpf(2) with all capabilities names what else
+// refuses it.
+func TestRefusedInAUserNamespace(t *testing.T) {
+	h := newHost(t, "network: {interfaces: [IFACE]}\n")
+	h.as = []string{"unshare", "--user", "--map-root-user", "--"}
+	if out, err := h.daemon().CombinedOutput(); err == nil || !strings.Contains(string(out), "user namespace") {
+		t.Errorf("it ends with %v and says\n%s", err, out)
+	}
+}
