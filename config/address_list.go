@@ -75,7 +75,7 @@ func (c *Config) lacks(what, name string) string {
 		}
 		return noList(name, c.Lists)
 	}
-	if n := c.Network.Interfaces; len(n) > 0 && !slices.Contains(n, name) {
+	if n := c.Network.Interfaces; len(n) > 0 && !c.Network.takes(name) {
 		return fmt.Sprintf("interface %s is not in `network.interfaces`, which has %s", quote(name), list(n))
 	}
 	return ""

@@ -59,10 +59,11 @@ type Config struct {
 
 // Network is the network gate's part.
 type Network struct {
-	Interfaces []string // names; empty: the network gate is off
+	Interfaces []string // names, patterns and AutoInterfaces; empty: the network gate is off
 	AttachMode AttachMode
 	Management Management
 	Slots      uint32 // places in the bucket table, a power of two, 4096 to 1<<27
+	Repair     bool   // attach and pin again what others took away; default true
 }
 
 // Management names the traffic that passes before everything else: source and
@@ -230,7 +231,7 @@ type Match struct {
 	Flags       *TCPFlags   // only with tcp
 	ICMPTypes   []uint8     // only with icmp or icmpv6
 	VLANs       []uint16    // ids of the outermost tag, 0 to 4094; 0 is a priority tag
-	Interfaces  []string    // names out of network.interfaces
+	Interfaces  []string    // names that network.interfaces stands for
 
 	// HTTP gate.
 	Methods []string // upper case; GET also matches HEAD

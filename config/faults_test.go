@@ -85,6 +85,8 @@ func TestFaults(t *testing.T) {
 		{"version: 1\nnetwork: {interfaces: [eth0, eth0]}\n", "c.yaml:2:30: interface \"eth0\" is there twice"},
 		{"version: 1\nnetwork: {interfaces: [a/b]}\n", "c.yaml:2:24: \"a/b\" is no interface name"},
 		{"version: 1\nnetwork: {interfaces: [sixteen-letters-]}\n", "c.yaml:2:24: \"sixteen-letters-\" is no interface name"},
+		{"version: 1\nnetwork: {interfaces: [\"eth[\"]}\n", "c.yaml:2:24: \"eth[\" is no pattern of interface names: write one such as eth*"},
+		{"version: 1\nnetwork: {repair: maybe}\n", "c.yaml:2:19: \"maybe\" is no `repair`: use true or false"},
 		{"version: 1\nnetwork: {attach_mode: skb}\n", "c.yaml:2:24: \"skb\" is no `attach_mode`: did you mean `generic`?"},
 		{"version: 1\nnetwork: {slots: 2048}\n", "c.yaml:2:18: slots 2048: from 4096 to 134217728 (16 bytes each)"},
 		{"version: 1\nnetwork: {slots: 0x1000}\n", "c.yaml:2:18: slots \"0x1000\": write a whole number"},

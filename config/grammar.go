@@ -20,7 +20,7 @@ var (
 	}}
 	listLevel    = &level{"lists.NAME", "a list", []key{{"file", ""}, {"url", ""}, {"interval", "1h"}, {"sha256", ""}}}
 	networkLevel = &level{"network", "`network`", []key{
-		{"interfaces", ""}, {"attach_mode", "auto"}, {"management", ""}, {"slots", "1048576"},
+		{"interfaces", ""}, {"attach_mode", "auto"}, {"management", ""}, {"slots", "1048576"}, {"repair", "true"},
 	}}
 	managementLevel = &level{"network.management", "`network.management`", []key{
 		{"sources", ""}, {"ports", "tcp/22"},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -14,13 +13,10 @@ const (
 	leastSlots = 4096
 	mostSlots  = 1 << 27
 	slotBytes  = 16
-
-	// longestInterface is IFNAMSIZ without the zero byte.
-	longestInterface = 15
 )
 
 func (o *object) network() Network {
-	n := Network{Interfaces: o.interfaces(), Slots: o.slots()}
+	n := Network{Interfaces: o.interfaces(), Slots: o.slots(), Repair: o.repair()}
 	if w, ok := o.word("attach_mode"); ok {
 		n.AttachMode = AttachMode(w.text)
 		if n.AttachMode != AttachAuto && n.AttachMode != AttachNative && n.AttachMode != AttachGeneric {
@@ -33,26 +29,13 @@ func (o *object) network() Network {
 	return n
 }
 
-func (o *object) interfaces() []string {
-	var names []string
-	for _, w := range o.list("interfaces") {
-		switch fault := checkInterface(w.text); {
-		case fault != "":
-			o.errorf(w.node, "%s", fault)
-		case slices.Contains(names, w.text):
-			o.errorf(w.node, "interface %s is there twice: remove one", quote(w.text))
-		default:
-			names = append(names, w.text)
-		}
+// repair reads whether what others took away is put back.
+func (o *object) repair() bool {
+	w, ok := o.word("repair")
+	if ok && w.text != "true" && w.text != "false" {
+		o.errorf(w.node, "%s", oneOf("repair", w.text, []string{"true", "false"}))
 	}
-	return names
-}
-
-func checkInterface(s string) string {
-	if len(s) > longestInterface || strings.ContainsAny(s, "/ :*?") || s == "." || s == ".." {
-		return fmt.Sprintf("%s is no interface name: write one of those that `ip link` shows", quote(s))
-	}
-	return ""
+	return w.text != "false"
 }
 
 // slots reads the size of the bucket table, a power of two.

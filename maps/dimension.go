@@ -259,7 +259,8 @@ func vlanSpans(r *config.Rule) ([]span, error) {
 	return spans, nil
 }
 
-// interfaceDimension has class 0 for interfaces that no rule names.
+// interfaceDimension has class 0 for interfaces that no rule names. One that is
+// not there has a class that no packet meets.
 func (c *compiler) interfaceDimension(t *tables, pieces []piece) (dimension, error) {
 	byName := map[string][]int32{}
 	for i := range pieces {
@@ -277,7 +278,9 @@ func (c *compiler) interfaceDimension(t *tables, pieces []piece) (dimension, err
 		}
 		class := in.number(members)
 		names[class] = "interface " + name
-		t.interfaces[index] = uint16(class)
+		if index != 0 {
+			t.interfaces[index] = uint16(class)
+		}
 	}
 	return dimension{
 		id: bpfDimensionDIM_INTERFACE, members: in.lists,

@@ -17,7 +17,8 @@ import (
 // ones in force, in one step: a packet sees the old set or the new one, and
 // after an error the old one. lists are the prefixes of the named lists that
 // the rules speak of. Rules that keep name, per, algorithm and unit keep what
-// their buckets hold.
+// their buckets hold. A rule for an interface that is not there meets no packet: when
+// it comes, or comes back with another index, the rules are to be set again.
 func (g *Gate) SetRules(rules []config.Rule, m config.Management, lists map[string][]netip.Prefix) error {
 	return g.setRules(rules, m, lists, interfaceIndex)
 }
@@ -58,12 +59,18 @@ func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[stri
 	return ids.dropUnused()
 }
 
+// interfaceIndex returns 0 for an interface that is not there.
 func interfaceIndex(name string) (uint32, error) {
-	i, err := net.InterfaceByName(name)
+	all, err := net.Interfaces()
 	if err != nil {
-		return 0, fmt.Errorf("no interface %s", name)
+		return 0, fmt.Errorf("list interfaces: %w", err)
 	}
-	return uint32(i.Index), nil
+	for _, i := range all {
+		if i.Name == name {
+			return uint32(i.Index), nil
+		}
+	}
+	return 0, nil
 }
 
 // writeGeneration fills the tables of a generation that no packet reads.
