@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/packets"
 	"github.com/headgate/headgate/internal/rig"
 )
 
@@ -26,7 +27,7 @@ func TestCoverJudgesAsTheGate(t *testing.T) {
 	}
 	t.Cleanup(func() { cover.Close() })
 	for _, source := range []string{"198.51.100.9", "198.51.100.7", "203.0.113.5", "2001:db8:bad::9", "2001:db8:bad:7::7", "2001:db8:1::5"} {
-		for name, dress := range shapes(strings.Contains(source, ":")) {
+		for name, dress := range packets.Dress(strings.Contains(source, ":")) {
 			t.Run(source+" "+name, func(t *testing.T) {
 				g := testGate{g.Gate, t}
 				p := from(source)

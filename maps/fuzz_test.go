@@ -9,6 +9,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/packets"
 	"github.com/headgate/headgate/internal/rig"
 )
 
@@ -22,15 +23,15 @@ func FuzzParser(f *testing.F) {
 		if v6 {
 			source = "2001:db8::5"
 		}
-		for _, dress := range shapes(v6) {
+		for _, dress := range packets.Dress(v6) {
 			p := from(source)
 			dress(&p)
 			p.Unmarked = true
 			f.Add(p.MustFrame())
 		}
 	}
-	f.Add(arp("203.0.113.5", 1))
-	for _, p := range []rig.Packet{icmp6("fe80::1", 135, 255), dhcp("192.0.2.254", 67, 68), tooBig("198.51.100.1", "192.0.2.1")} {
+	f.Add(packets.ARP("203.0.113.5", 1))
+	for _, p := range []rig.Packet{packets.ICMPv6("fe80::1", 135, 255), packets.DHCP("192.0.2.254", 67, 68), packets.TooBig("198.51.100.1", "192.0.2.1")} {
 		p.Unmarked = true
 		f.Add(p.MustFrame())
 	}

@@ -7,13 +7,11 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/packets"
 	"github.com/headgate/headgate/internal/rig"
 )
 
-const (
-	xdpDrop = 1
-	xdpPass = 2
-)
+const xdpPass = 2
 
 // testGate is a gate without pins whose clock the test sets.
 type testGate struct {
@@ -57,46 +55,32 @@ func (g testGate) advance(d time.Duration) {
 	g.SetNow(g.now() + uint64(d)*ticksPerNano)
 }
 
-// judge sends one frame through the program, in each of its two forms where
-// they can't differ, and returns the reason that was counted. It fails if not
-// exactly one reason was counted once, with the frame's length, and if the
-// verdict is not the reason's.
+// SetPrefixes, Advance and Counts make it a packets.Gate.
+func (g testGate) SetPrefixes(management, allow, block []netip.Prefix) error {
+	l := Lists{Management: management, Allow: allow, Block: map[netip.Prefix]time.Time{}}
+	for _, p := range block {
+		l.Block[p] = time.Time{}
+	}
+	return g.SetLists(l)
+}
+
+func (g testGate) Advance(d time.Duration) { g.advance(d) }
+
+func (g testGate) Counts() (all []packets.Count, err error) {
+	reasons, err := g.Reasons()
+	for _, r := range reasons {
+		all = append(all, packets.Count(r))
+	}
+	return all, err
+}
+
+// judge sends one frame through the program and returns the reason that was
+// counted.
 func (g testGate) judge(frame []byte) string {
 	g.t.Helper()
-	before, err := g.Reasons()
+	reason, err := packets.Judge(g, frame, 0, true)
 	if err != nil {
 		g.t.Fatal(err)
-	}
-	ret, err := g.Program(true).Run(&ebpf.RunOptions{Data: frame})
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	after, err := g.Reasons()
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	reason := ""
-	for i, r := range after {
-		switch r.Packets - before[i].Packets {
-		case 0:
-			continue
-		case 1:
-		default:
-			g.t.Fatalf("one frame was counted %d times as %s", r.Packets-before[i].Packets, r.Reason)
-		}
-		if reason != "" {
-			g.t.Fatalf("one frame has two reasons: %s and %s", reason, r.Reason)
-		}
-		if bytes := r.Bytes - before[i].Bytes; bytes != uint64(len(frame)) {
-			g.t.Fatalf("%s counted %d bytes of a frame of %d", r.Reason, bytes, len(frame))
-		}
-		if verdict := map[uint32]string{xdpPass: "pass", xdpDrop: "drop"}[ret]; verdict != r.Verdict {
-			g.t.Fatalf("verdict %d (%s) with reason %s, which is a %s", ret, verdict, r.Reason, r.Verdict)
-		}
-		reason = r.Reason
-	}
-	if reason == "" {
-		g.t.Fatal("the frame has no reason")
 	}
 	return reason
 }
@@ -150,12 +134,9 @@ func udpPorts(ports ...uint16) config.Match {
 
 // from is a UDP packet to port 9000.
 func from(source string) rig.Packet {
-	src := netip.MustParseAddr(source)
-	dst := netip.MustParseAddr("192.0.2.1")
-	if src.Is6() {
-		dst = netip.MustParseAddr("2001:db8:ffff::1")
-	}
-	return rig.Packet{Src: src, Dst: dst, SrcPort: 40000, DstPort: 9000}
+	p := packets.From(source)
+	p.Unmarked = false
+	return p
 }
 
 func prefixes(list ...string) (ps []netip.Prefix) {
