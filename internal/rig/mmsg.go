@@ -18,6 +18,8 @@ type batch struct {
 	frames [][]byte
 	iovs   []unix.Iovec
 	msgs   []mmsghdr
+
+	controls [][]byte // for what the kernel says of a received frame; made when needed
 }
 
 // newBatch makes n buffers of size bytes.
@@ -56,12 +58,27 @@ func (b *batch) send(fd, from, to int) (int, error) {
 
 // receive waits for one frame and takes what else is there.
 func (b *batch) receive(fd int) (int, error) {
+	b.takeControls()
 	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(&b.msgs[0])), uintptr(len(b.msgs)), unix.MSG_WAITFORONE, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
 	return int(n), nil
+}
+
+// takeControls makes room for control messages again.
+func (b *batch) takeControls() {
+	if b.controls == nil {
+		b.controls = make([][]byte, len(b.msgs))
+	}
+	for i := range b.msgs {
+		if b.controls[i] == nil {
+			b.controls[i] = make([]byte, controlRoom)
+		}
+		b.msgs[i].hdr.Control = &b.controls[i][0]
+		b.msgs[i].hdr.SetControllen(controlRoom)
+	}
 }
 
 // received returns the frame at place i, truncated true if it did not fit.

@@ -3,6 +3,7 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +27,8 @@ type Receiver struct {
 	flows map[Flow]*sequence
 	other uint64
 	err   error
+
+	arrivals map[netip.Addr]Arrivals // of sources that are timed
 }
 
 // Receive starts a receiver that ends with the test. Use Stop to read it.
@@ -106,7 +109,9 @@ func (r *Receiver) count(in *batch, n int) {
 		case stream == fenceStream:
 			r.fences <- seq
 		default:
-			r.flow(Flow{source(frame), stream}).add(seq, len(frame))
+			from := source(frame)
+			r.flow(Flow{from, stream}).add(seq, len(frame))
+			r.arrived(in, i, from)
 		}
 	}
 }
