@@ -15,7 +15,7 @@ import (
 //	GET    /v1/blocks/batch   POST /v1/blocks/batch
 //	GET    /v1/allows/batch   POST /v1/allows/batch
 //	GET    /v1/vouches        POST /v1/vouches  DELETE /v1/vouches?source=A
-//	POST   /v1/reload         POST /v1/detach
+//	POST   /v1/reload         POST /v1/detach   POST /v1/reattach
 //
 // Who may open the socket may do all of it. An answer that is not 2xx carries a
 // Problem: 400 is bad input, 404 something that is not there, 409 a refusal

@@ -36,7 +36,12 @@ func linkDir(pins string) string { return filepath.Join(pins, "links") }
 // attach puts the gate's program on the interface and pins the link, or
 // replaces the program in the link that is pinned there already, in one step.
 // Programs of others are never touched.
-func attach(g *maps.Gate, pins, iface string, mode config.AttachMode) (Attachment, error) {
+func attach(g *maps.Gate, pins, iface string, mode config.AttachMode) (a Attachment, err error) {
+	defer func() {
+		if err == nil {
+			err = uncoverPin(coverPin(pins, iface))
+		}
+	}()
 	dev, err := netlink.LinkByName(iface)
 	if err != nil {
 		return Attachment{}, fmt.Errorf("attach %s: no such interface: network.interfaces may name %s", iface, interfaceNames())

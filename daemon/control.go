@@ -126,6 +126,13 @@ func (d *daemon) controlHandler() http.Handler {
 		}
 		return reply, err
 	}))
+	m.Handle("POST /v1/reattach", answerWith(d.log, func(r *http.Request) (any, error) {
+		var q ReattachRequest
+		if err := decode(r, &q); err != nil {
+			return nil, err
+		}
+		return d.network.reattach(q)
+	}))
 	m.Handle("POST /v1/detach", answerWith(d.log, func(r *http.Request) (any, error) {
 		names, err := d.network.detachAll()
 		d.log.Warn("network gate detached", "by", who(r, d.now()).By, "interfaces", names, "err", err)

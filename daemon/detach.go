@@ -61,6 +61,9 @@ func DetachAll(pins string) error {
 			return err
 		}
 	}
+	if err := uncoverAll(pins); err != nil {
+		return err
+	}
 	// what is left are maps; in a bpffs a file is nothing but a reference
 	for _, dir := range []string{linkDir(pins), maps.MapDir(pins)} {
 		if err := os.RemoveAll(dir); err != nil {

@@ -293,7 +293,7 @@ func (n *network) detachOthers(cfg *config.Config) error {
 		}
 		n.log.Info("detached: no longer named in network.interfaces", "interface", a.Interface)
 	}
-	return nil
+	return uncoverAll(n.pins)
 }
 
 // attachedTo reports whether the kernel runs our program on iface.
