@@ -93,7 +93,7 @@ func networkLine(n daemon.NetworkStatus) string {
 	for _, i := range n.Interfaces {
 		switch {
 		case i.ProgramID != 0:
-			parts = append(parts, fmt.Sprintf("%s %s, program %d", i.Name, i.AttachMode, i.ProgramID))
+			parts = append(parts, fmt.Sprintf("%s %s, program %d", i.Name, modeInWords(i.AttachMode), i.ProgramID))
 		case i.AttachMode == "none":
 			parts = append(parts, i.Name+" NOT ATTACHED")
 		default:
@@ -104,6 +104,14 @@ func networkLine(n daemon.NetworkStatus) string {
 		parts = append(parts, fmt.Sprintf("%d of %d slots live", t.Live, t.Slots))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// modeInWords says what in generic mode is easily taken for a wrong count.
+func modeInWords(mode string) string {
+	if mode == "generic" {
+		return "generic (a GSO packet counts once)"
+	}
+	return mode
 }
 
 func httpLine(h daemon.HTTPStatus) string {

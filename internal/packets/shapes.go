@@ -34,7 +34,7 @@ func Dress(v6 bool) map[string]func(*rig.Packet) {
 		"hop limit 1": func(p *rig.Packet) { p.TTL = 1 },
 		"large frame": func(p *rig.Packet) { p.Length = 1514 },
 	}
-	for name, tags := range stacks() {
+	for name, tags := range Stacks() {
 		all[name] = func(p *rig.Packet) { p.Tags = tags }
 	}
 	for name, proto := range map[string]layers.IPProtocol{

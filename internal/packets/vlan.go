@@ -15,8 +15,8 @@ const (
 	adTag = layers.EthernetTypeQinQ  // IEEE 802.1ad
 )
 
-// stacks are VLAN tags that are looked through.
-func stacks() map[string][]rig.Tag {
+// Stacks are stacks of VLAN tags that are looked through, by name.
+func Stacks() map[string][]rig.Tag {
 	return map[string][]rig.Tag{
 		"802.1Q":              {{ID: 10}},
 		"802.1ad":             {{Type: adTag, ID: 10}},
@@ -45,7 +45,7 @@ func VLAN() Table {
 		Allow: prefixes("198.51.100.7/32", "2001:db8:bad:7::7/128"),
 		Block: prefixes("198.51.100.0/24", "2001:db8:bad::/48"),
 	}
-	all := stacks()
+	all := Stacks()
 	names := slices.Sorted(maps.Keys(all))
 	for _, sources := range [][3]string{
 		{"198.51.100.9", "198.51.100.7", "203.0.113.5"},
