@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -44,6 +45,7 @@ type daemon struct {
 	store   store
 	network *network
 	http    *httpGate
+	manager notifier      // of services, such as systemd
 	wake    chan struct{} // the next end may have changed
 
 	mu     sync.Mutex // one change at a time
@@ -120,6 +122,11 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.watchLists(ctx) })
 	tasks.Go(func() error { return d.fetchLists(ctx) })
 	tasks.Go(func() error { return d.obeyHangups(ctx, hangup) })
+	tasks.Go(func() error { return d.pet(ctx) })
+	context.AfterFunc(ctx, func() { d.manager.tell(sd.SdNotifyStopping) })
+	if err := d.manager.tell(sd.SdNotifyReady); err != nil {
+		d.log.Warn(err.Error())
+	}
 	d.log.Info("up", "pid", os.Getpid(), "config", d.path, "control", socket, "rules", len(d.policy.rules))
 	err = tasks.Wait()
 	d.log.Info("stopped: what is attached goes on filtering")
@@ -135,15 +142,21 @@ func newDaemon(o Options) (*daemon, error) {
 	if err := os.MkdirAll(l.cfg.State.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make state.dir: %w", err)
 	}
+	manager := newNotifier()
+	shared, err := takeOver(o.Log, manager)
+	if err != nil {
+		return nil, err
+	}
 	d := &daemon{
 		log:     o.Log,
+		manager: manager,
 		path:    o.ConfigPath,
 		version: o.Version,
 		started: time.Now(),
 		now:     time.Now,
 		store:   newStore(l.cfg.State.Dir),
 		network: &network{log: o.Log},
-		http:    newHTTPGate(o.Log, o.Stderr),
+		http:    newHTTPGate(o.Log, o.Stderr, shared),
 		wake:    make(chan struct{}, 1),
 		refill:  make(chan struct{}, 1),
 	}
@@ -203,6 +216,7 @@ func (d *daemon) open(ctx context.Context) error {
 		d.http.close()
 		return err
 	}
+	d.http.shared.warnUnused(d.policy.cfg.HTTP.Listeners)
 	d.detachOthers(d.policy.cfg)
 	if warning != "" && httpOn(d.policy.http()) {
 		d.log.Warn(warning)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +70,8 @@ type httpChild struct {
 	gate   *l7.Gate
 	doors  map[string]*door // by address
 	failed chan error
+
+	serving sync.WaitGroup // a door each
 }
 
 type door struct {
@@ -95,12 +98,28 @@ func RunChild(log *slog.Logger) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	// Listeners first: a new daemon may be waiting for the ports.
+	c.drain(ctx)
+	return err
+}
+
+// drain stops to listen, which comes first because a new daemon may be waiting
+// for the ports, and lets requests in flight end until ctx does. The servers
+// are waited for one by one: the gate's Shutdown alone would not see a
+// connection that was accepted a moment ago.
+func (c *httpChild) drain(ctx context.Context) {
 	for _, d := range c.doors {
 		d.ln.Close()
 	}
+	ended := make(chan struct{})
+	go func() {
+		c.serving.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 	c.gate.Shutdown(ctx)
-	return err
 }
 
 // refusePrivilege makes sure that nothing was left to this process. A daemon
@@ -182,7 +201,7 @@ func (c *httpChild) set(o order, files []*os.File) error {
 	}
 	for _, d := range fresh {
 		c.doors[d.Address] = d
-		go c.serve(d)
+		c.serving.Go(func() { c.serve(d) })
 	}
 	return nil
 }

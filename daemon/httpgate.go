@@ -27,6 +27,7 @@ const (
 type httpGate struct {
 	log    *slog.Logger
 	stderr io.Writer
+	shared *handover // with the service manager
 
 	changing sync.Mutex // one apply or start at a time
 	acc      account
@@ -45,8 +46,8 @@ type httpGate struct {
 // httpOn reports whether p asks for an HTTP gate at all.
 func httpOn(p l7.Policy) bool { return len(p.HTTP.Listeners) > 0 }
 
-func newHTTPGate(log *slog.Logger, stderr io.Writer) *httpGate {
-	return &httpGate{log: log, stderr: stderr, socks: map[string]*socket{}, wake: make(chan struct{}, 1), counts: newHTTPCounts()}
+func newHTTPGate(log *slog.Logger, stderr io.Writer, shared *handover) *httpGate {
+	return &httpGate{log: log, shared: shared, stderr: stderr, socks: map[string]*socket{}, wake: make(chan struct{}, 1), counts: newHTTPCounts()}
 }
 
 // apply makes p what the HTTP gate does, or leaves all as it was. While the
@@ -62,7 +63,7 @@ func (h *httpGate) apply(ctx context.Context, p l7.Policy) error {
 	h.mu.Unlock()
 	bind, cancel := context.WithTimeout(ctx, bindTime)
 	defer cancel()
-	fresh, err := openSockets(bind, p.HTTP.Listeners, h.socks)
+	fresh, err := openSockets(bind, p.HTTP.Listeners, h.socks, h.shared)
 	if err != nil {
 		return err
 	}
@@ -113,6 +114,7 @@ func (h *httpGate) keep(p l7.Policy, socks map[string]*socket) {
 			delete(socks, address)
 		}
 	}
+	h.shared.settle(socks)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.want, h.whole, h.socks = p, nil, socks

@@ -102,6 +102,7 @@ func (d *daemon) reload(ctx context.Context, asked bool) (ReloadReply, error) {
 	hash := hex.EncodeToString(next.hash[:])
 	same := err == nil && hash == d.conf.hash
 	if err == nil && (asked || !same) {
+		defer d.manager.reloading()()
 		err = d.install(ctx, next.cfg)
 	}
 	if err != nil {

@@ -57,16 +57,19 @@ func listenOn(address string) (*socket, error) {
 	return s, nil
 }
 
-// openSockets opens those that listeners need and have lacks: all or none. A
-// port that is taken is tried again until ctx ends, since the HTTP gate of a
+// openSockets opens those that listeners need and have lacks, or takes them from
+// what was handed over: all or none. A port that is taken is tried again until ctx ends, since the HTTP gate of a
 // daemon that was killed lets go of it a moment after.
-func openSockets(ctx context.Context, listeners []config.Listener, have map[string]*socket) (map[string]*socket, error) {
+func openSockets(ctx context.Context, listeners []config.Listener, have map[string]*socket, from *handover) (map[string]*socket, error) {
 	fresh := map[string]*socket{}
 	for _, l := range listeners {
 		if have[l.Address] != nil || fresh[l.Address] != nil {
 			continue
 		}
-		s, err := listenPatiently(ctx, l.Address)
+		s, err := from.take(l.Address)
+		if s == nil && err == nil {
+			s, err = listenPatiently(ctx, l.Address)
+		}
 		if err != nil {
 			closeSockets(fresh)
 			return nil, fmt.Errorf("open http listener: %w (%s)", err, cureFor(err, l.Address, have))

@@ -32,7 +32,7 @@ func TestPortInUse(t *testing.T) {
 		"this daemon listens on " + address: {":" + port, map[string]*socket{address: own}},
 		"see who has it: ss -ltnp":          {address, nil},
 	} {
-		_, err := openSockets(ctx, []config.Listener{{Address: c.address}}, c.have)
+		_, err := openSockets(ctx, []config.Listener{{Address: c.address}}, c.have, &handover{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("open %s: %v, want %q", c.address, err, want)
 		}

@@ -38,7 +38,10 @@ func (d *daemon) heedStrikes(ctx context.Context) error {
 			pause(ctx, struckWait)
 			continue
 		}
-		if batch := gather(events); len(batch) > 0 {
+		wake := context.AfterFunc(ctx, func() { events.Close() }) // a stop does not wait for strikes
+		batch := gather(events)
+		wake()
+		if len(batch) > 0 {
 			d.keepStruck(ctx, batch)
 		}
 	}

@@ -96,7 +96,8 @@ func (g *Gate) SetPolicy(p Policy) error {
 // or Shutdown is called; then it waits for requests in flight and returns nil.
 // It closes ln.
 func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
-	srv, door, err := g.open(l)
+	fresh := &young{}
+	srv, door, err := g.open(l, fresh)
 	if err != nil {
 		ln.Close()
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
@@ -104,6 +105,8 @@ func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
 	if err = srv.Serve(&boundedListener{ln, g}); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
+	srv.SetKeepAlivesEnabled(false)
+	fresh.wait(youngTime)
 	// Shutdown ends this wait early: it closes the server when its time is up.
 	srv.Shutdown(context.Background())
 	door.close()
@@ -117,7 +120,7 @@ func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
 }
 
 // open makes the server of a front door.
-func (g *Gate) open(l config.Listener) (*http.Server, *proxy, error) {
+func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, error) {
 	if g.policy.Load() == nil {
 		return nil, nil, errors.New("no policy is set: nothing would be limited")
 	}
@@ -133,6 +136,7 @@ func (g *Gate) open(l config.Listener) (*http.Server, *proxy, error) {
 		ReadHeaderTimeout:            headerTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeader,
+		ConnState:                    fresh.follow,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is held to the rules too
 		ErrorLog:                     log.New(io.Discard, "", 0),
 	}

@@ -57,7 +57,8 @@ type host struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	log  *bytes.Buffer
-	as   []string // what the daemon is started through, such as setpriv(1)
+	as   []string        // what the daemon is started through, such as setpriv(1)
+	set  func(*exec.Cmd) // what else the daemon is started with; may be nil
 }
 
 // newHost makes the machine, with config as its file. In config, IFACE, PINS,
@@ -96,8 +97,8 @@ func (h *host) write(config string) {
 
 func (h *host) config() string { return filepath.Join(h.dir, "headgate.yaml") }
 
-// start runs the daemon and waits until it says that it is up.
-func (h *host) start() {
+// launch runs the daemon in the background.
+func (h *host) launch() {
 	h.t.Helper()
 	if h.log == nil {
 		h.log = &bytes.Buffer{}
@@ -112,6 +113,13 @@ func (h *host) start() {
 	h.done = done
 	cmd := h.cmd
 	go func() { cmd.Wait(); close(done) }()
+}
+
+// start runs the daemon and waits until it says that it is up.
+func (h *host) start() {
+	h.t.Helper()
+	h.launch()
+	done := h.done
 	h.await("the daemon to be up", func() bool {
 		select {
 		case <-done:
@@ -126,7 +134,11 @@ func (h *host) start() {
 // daemon is the command that runs the daemon.
 func (h *host) daemon() *exec.Cmd {
 	line := append(append([]string{}, h.as...), binary, "run", "-c", h.config())
-	return rig.Command(h.net.Gate, line[0], line[1:]...)
+	cmd := rig.Command(h.net.Gate, line[0], line[1:]...)
+	if h.set != nil {
+		h.set(cmd)
+	}
+	return cmd
 }
 
 // kill ends the daemon as hard as can be.
