@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/daemon/preflight"
 	"github.com/headgate/headgate/maps"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -45,6 +46,9 @@ func attach(g *maps.Gate, pins, iface string, mode config.AttachMode) (a Attachm
 	dev, err := netlink.LinkByName(iface)
 	if err != nil {
 		return Attachment{}, fmt.Errorf("attach %s: no such interface: network.interfaces may name %s", iface, interfaceNames())
+	}
+	if err := preflight.Attachable(dev); err != nil {
+		return Attachment{}, err
 	}
 	pin := filepath.Join(linkDir(pins), iface)
 	old, err := pinnedLink(pin, dev.Attrs().Index)
@@ -111,8 +115,9 @@ func attachNew(g *maps.Gate, dev netlink.Link, pin string, mode config.AttachMod
 	if err := os.MkdirAll(filepath.Dir(pin), 0o700); err != nil {
 		return Attachment{}, fmt.Errorf("make the folder of pins: %w", err)
 	}
-	var native error
+	warning := ""
 	if mode != config.AttachGeneric {
+		var native error
 		var l link.Link
 		for _, frags := range []bool{true, false} {
 			if l, native = tryAttach(g, dev, frags, link.XDPDriverMode); native == nil {
@@ -122,23 +127,30 @@ func attachNew(g *maps.Gate, dev netlink.Link, pin string, mode config.AttachMod
 				return Attachment{}, attachError(name, native)
 			}
 		}
+		why := whyRefused(name, g.Program(false).FD(), native)
 		if mode == config.AttachNative {
-			return Attachment{}, fmt.Errorf("attach %s: %w (the driver refuses native XDP: use network.attach_mode: auto or generic)", name, native)
+			return Attachment{}, fmt.Errorf("attach %s in native mode: %s; or use network.attach_mode: auto or generic", name, why)
 		}
+		warning = "attached in generic mode, which is slower, as native is refused: " + why
 	}
 	l, err := tryAttach(g, dev, true, link.XDPGenericMode)
 	if err != nil {
 		return Attachment{}, attachError(name, err)
-	}
-	warning := ""
-	if native != nil {
-		warning = fmt.Sprintf("attached in generic mode, which is slower: the driver refuses native XDP (%v)", errors.Unwrap(native))
 	}
 	return pinNew(l, name, pin, warning)
 }
 
 func tryAttach(g *maps.Gate, dev netlink.Link, frags bool, flags link.XDPAttachFlags) (link.Link, error) {
 	return link.AttachXDP(link.XDPOptions{Program: g.Program(frags), Interface: dev.Attrs().Index, Flags: flags})
+}
+
+// whyRefused says why the kernel refused a program in native mode, and the cure.
+func whyRefused(iface string, program int, err error) string {
+	f, look := preflight.Look(iface)
+	if look != nil {
+		return err.Error()
+	}
+	return f.Explain(program, err)
 }
 
 func attachError(name string, err error) error {

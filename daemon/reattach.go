@@ -111,5 +111,5 @@ func (n *network) swap(dev netlink.Link, was Attachment, mode config.AttachMode)
 		// the cover stays: it is all that judges now
 		return a, fmt.Errorf("%w; going back to %s failed too: %w; a tc program judges in its place until `headgate reload` attaches again", err, was.AttachMode, back)
 	}
-	return a, fmt.Errorf("%w; it is attached in %s mode as before", err, was.AttachMode)
+	return a, refuse("%v; it is attached in %s mode as before", err, was.AttachMode)
 }

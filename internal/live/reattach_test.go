@@ -203,3 +203,29 @@ func TestReattachRefused(t *testing.T) {
 	h.do("detach", "--all")
 	h.exits(1, []string{"detached by", "headgate reload"}, "reattach", name)
 }
+
+// RC-033 with a kernel that refuses: native mode is asked for again by hand, the
+// answer has the kernel's words and the cure, and the gate stays in place.
+func TestNativeRefusedForReal(t *testing.T) {
+	h := newHost(t, "network: {interfaces: [narrow]}\nblock: [203.0.113.9]\n")
+	add := rig.Command(h.net.Gate, "ip", "link", "add", "narrow", "up", "numrxqueues", "1", "numtxqueues", "4", "type", "veth", "peer", "name", "wide", "numrxqueues", "4", "numtxqueues", "4")
+	if out, err := add.CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	h.start()
+	words := []string{"XDP expects number of rx queues not less than peer tx queues", "ethtool -L wide tx 1"}
+	i := h.status().Network.Interfaces[0]
+	for _, w := range words {
+		if i.AttachMode != "generic" || !strings.Contains(i.Warning, w) || strings.Count(h.log.String(), w) != 1 {
+			t.Errorf("attached as %+v\n%s", i, h.log)
+		}
+	}
+	h.exits(1, append(words, "as before"), "reattach", "narrow", "--mode", "native")
+	if i = h.status().Network.Interfaces[0]; i.AttachMode != "generic" || i.ProgramID == 0 {
+		t.Errorf("afterwards attached as %+v", i)
+	}
+	h.kill()
+	h.do("detach", "--all")
+	h.write("network: {interfaces: [narrow], attach_mode: native}\n")
+	h.exits(1, append(words, "attach_mode"), "run")
+}
