@@ -104,15 +104,21 @@ func (g testGate) count(n int, p rig.Packet) (passed int) {
 	p.Unmarked = true
 	frame := p.MustFrame()
 	for range n {
-		ret, err := g.Program(true).Run(&ebpf.RunOptions{Data: frame})
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		if ret == xdpPass {
+		if g.send(frame) {
 			passed++
 		}
 	}
 	return passed
+}
+
+// send sends a frame and reports whether it passed.
+func (g testGate) send(frame []byte) bool {
+	g.t.Helper()
+	ret, err := g.Program(true).Run(&ebpf.RunOptions{Data: frame})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return ret == xdpPass
 }
 
 // perSource is a rule of n packets per interval and source.
