@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help generate build check test demo bench fuzz clean
+.PHONY: help generate build check test soak demo bench fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -29,6 +29,10 @@ test: build ## everything that is tested; as root nothing is skipped
 	go vet ./...
 	GOARCH=arm64 go build ./...
 	go run ./internal/testsum -p 1 -timeout 20m ./...
+
+soak: ## floods of 2 million random sources for 30 s each (root, about 4 min)
+	@deploy/packages test
+	go test ./internal/live -run Soak -v -timeout 15m -soak 30s
 
 demo: build ## both gates against a flood, live (root, about 30 s)
 	@deploy/packages test

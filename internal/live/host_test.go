@@ -65,7 +65,12 @@ type host struct {
 // DIR and UPSTREAM stand for what differs from test to test.
 func newHost(t *testing.T, config string) *host {
 	t.Helper()
-	n := rig.Net(t)
+	return newHostOn(t, rig.Net(t), config)
+}
+
+// newHostOn is newHost on a network of any number of links.
+func newHostOn(t *testing.T, n *rig.Network, config string) *host {
+	t.Helper()
 	h := &host{t: t, net: n, link: n.Links[0], dir: t.TempDir(), pins: filepath.Join(rig.BPFFS(t), "headgate")}
 	h.write(config)
 	t.Cleanup(func() {
@@ -91,6 +96,21 @@ func (h *host) write(config string) {
 		"IFACE", h.link.Gate.Interface, "PINS", h.pins, "DIR", h.dir,
 	).Replace("version: 1\n" + strings.TrimSpace(config) + adminConfig)
 	if err := os.WriteFile(h.config(), []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// rewrite replaces old by new in the config.
+func (h *host) rewrite(old, new string) {
+	h.t.Helper()
+	text, err := os.ReadFile(h.config())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if !strings.Contains(string(text), old) {
+		h.t.Fatalf("the config has no %q", old)
+	}
+	if err := os.WriteFile(h.config(), []byte(strings.ReplaceAll(string(text), old, new)), 0o644); err != nil {
 		h.t.Fatal(err)
 	}
 }
