@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	liveFrames = 1 << 1 // BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18
-	floodBatch = 64     // frames handed over at once: a veth ring holds 256
+	floodBatch = 64 // frames handed over at once: a veth ring holds 256
 
 	// A test run waits for grace periods of its own, some milliseconds.
 	leastFlood, mostFlood = 2_000, 50_000 // frames a test run
