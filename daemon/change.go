@@ -339,7 +339,7 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 		if added, _ := p.find(r.Name); added.aside != "" {
 			return refuse("rule %s not added: %s", r.Name, added.aside)
 		}
-		return nil
+		return d.refuseHidden(p)
 	})
 	if err != nil {
 		return RuleReply{}, err
@@ -351,6 +351,11 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 	}
 	if w := d.policy.idle(now.Rule); w != "" {
 		reply.Warnings = append(reply.Warnings, w)
+	}
+	for _, h := range d.lookForTags(d.policy) {
+		if h.rule.Name == now.Name {
+			reply.Warnings = append(reply.Warnings, h.String())
+		}
 	}
 	return reply, nil
 }

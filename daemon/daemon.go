@@ -190,7 +190,7 @@ func (d *daemon) recall() error {
 			d.log.Warn(fmt.Sprintf("list %s: %v", k.Name, err))
 		}
 	}
-	for _, w := range p.warnings() {
+	for _, w := range append(p.warnings(), d.tagWarnings(p)...) {
 		d.log.Warn(w)
 	}
 	return nil

@@ -123,7 +123,7 @@ func (d *daemon) reload(ctx context.Context, asked bool) (ReloadReply, error) {
 		Generation: d.conf.generation,
 		Hash:       hash,
 		Rules:      len(d.policy.rules),
-		Warnings:   d.policy.warnings(),
+		Warnings:   append(d.policy.warnings(), d.tagWarnings(d.policy)...),
 	}, nil
 }
 
@@ -151,6 +151,9 @@ func (d *daemon) install(ctx context.Context, cfg *config.Config) error {
 	}
 	if err := d.policy.loses(p); err != nil {
 		return refuse("%v", err)
+	}
+	if err := d.refuseHidden(p); err != nil {
+		return err
 	}
 	if err := d.network.apply(p); err != nil {
 		return err

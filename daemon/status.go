@@ -47,7 +47,7 @@ func (d *daemon) configStatus() ConfigStatus {
 		Hash:       d.conf.hash,
 		Loaded:     d.conf.loaded.Round(0).UTC(),
 		OK:         d.conf.err == nil,
-		Warnings:   d.policy.warnings(),
+		Warnings:   append(d.policy.warnings(), d.tagWarnings(d.policy)...),
 	}
 	if d.conf.err != nil {
 		c.Error = d.conf.err.Error()

@@ -229,3 +229,27 @@ func TestNativeRefusedForReal(t *testing.T) {
 	h.write("network: {interfaces: [narrow], attach_mode: native}\n")
 	h.exits(1, append(words, "attach_mode"), "run")
 }
+
+// RC-135: a veth may hide tags, so a rule by VLAN is taken with a warning that
+// has the cure; a rule without is not concerned. Tags that are sent in the frame
+// are matched.
+func TestRuleByVLANOnAVeth(t *testing.T) {
+	h := newHost(t, "network: {interfaces: [IFACE]}\n")
+	h.start()
+	cure := "ethtool -K PEER txvlan off"
+	if out := h.do("rule", "add", "guests", "--vlan", "10", "--per", "source", "--rate", "10/min"); !strings.Contains(out, cure) {
+		t.Errorf("rule add says: %s", out)
+	}
+	if out := h.do("rule", "add", "all", "--per", "source", "--rate", "1000/s"); strings.Contains(out, cure) {
+		t.Errorf("rule add without vlan says: %s", out)
+	}
+	if out := h.do("status"); !strings.Contains(out, "rule guests: ") || !strings.Contains(out, cure) {
+		t.Errorf("status says: %s", out)
+	}
+	tagged := h.packet("203.0.113.5", 9000)
+	tagged.Tags = []rig.Tag{{ID: 10}}
+	sent := h.flow(1000, 100*time.Millisecond, tagged)()
+	if r := h.rule("guests"); r.Packets.Passed != 10 || r.Packets.Passed+r.Packets.Refused != sent.Packets {
+		t.Errorf("counted %+v of %d", *r.Packets, sent.Packets)
+	}
+}

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/daemon/preflight"
+)
+
+// hiddenTag is a rule that asks for a VLAN at an interface where the tag does
+// not reach the network gate.
+type hiddenTag struct {
+	rule liveRule
+	*preflight.Hidden
+}
+
+func (h hiddenTag) String() string { return fmt.Sprintf("rule %s: %s", h.rule.Name, h.Hidden.Error()) }
+
+// hiddenTags finds them among the rules of p. look asks about an interface.
+func hiddenTags(p *policy, interfaces []string, look func(string) *preflight.Hidden) []hiddenTag {
+	var found []hiddenTag
+	asked := map[string]*preflight.Hidden{}
+	for _, r := range p.rules {
+		if r.Gate != config.GateNetwork || len(r.Match.VLANs) == 0 {
+			continue
+		}
+		for _, name := range interfaces {
+			if only := r.Match.Interfaces; len(only) > 0 && !slices.Contains(only, name) {
+				continue
+			}
+			h, known := asked[name]
+			if !known {
+				h = look(name)
+				asked[name] = h
+			}
+			if h != nil {
+				found = append(found, hiddenTag{r, h})
+			}
+		}
+	}
+	return found
+}
+
+// lookForTags is hiddenTags of the interfaces that there are.
+func (d *daemon) lookForTags(p *policy) []hiddenTag {
+	if !slices.ContainsFunc(p.rules, func(r liveRule) bool { return len(r.Match.VLANs) > 0 }) {
+		return nil
+	}
+	have, _ := attachments(p.cfg.State.Pins)
+	var names []string
+	devs, _ := net.Interfaces()
+	for _, dev := range devs {
+		named := func(item string) bool { return config.MatchesInterface(item, dev.Name) }
+		if slices.ContainsFunc(p.cfg.Network.Interfaces, named) || attachedTo(have, dev.Name) {
+			names = append(names, dev.Name)
+		}
+	}
+	return hiddenTags(p, names, func(name string) *preflight.Hidden {
+		f, err := preflight.Look(name)
+		if err != nil {
+			return nil
+		}
+		return f.HidesTags()
+	})
+}
+
+// refuseHidden refuses a rule that is not in force yet and would never match,
+// as a network card takes the tags out. Of what is in force already, and of
+// what a start finds, warnings tell: no filter at all is worse.
+func (d *daemon) refuseHidden(next *policy) error {
+	for _, h := range d.lookForTags(next) {
+		old, had := d.policy.find(h.rule.Name)
+		if h.Sure && !(had && old.Text == h.rule.Text) {
+			return refuse("%s", h)
+		}
+	}
+	return nil
+}
+
+// tagWarnings tells of rules in force that may not see the tags that they ask
+// for.
+func (d *daemon) tagWarnings(p *policy) []string {
+	var out []string
+	for _, h := range d.lookForTags(p) {
+		out = append(out, h.String())
+	}
+	return out
+}
