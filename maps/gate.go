@@ -5,6 +5,7 @@ package maps
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -57,6 +58,10 @@ type Gate struct {
 	counters     map[string]uint32 // rule name → index in rule_counters
 	ruleIDs      map[uint32]string // limit id → rule name
 	adopted      bool
+
+	dir     string // of the pinned maps; "": none
+	from    string // of the maps of another layout, until Settle; "": none
+	carried *carrying
 }
 
 // Open adopts the maps pinned under o.Pins, or makes and pins them, and loads
@@ -78,15 +83,19 @@ func Open(o Options) (*Gate, error) {
 	if err := resize(spec, o); err != nil {
 		return nil, err
 	}
-	dir, err := preparePins(o.Pins)
-	if err != nil {
-		return nil, err
-	}
-	if err := adoptSizes(spec, dir); err != nil {
-		return nil, err
-	}
 	g := &Gate{counters: map[string]uint32{}, ruleIDs: map[uint32]string{}}
-	if err := g.load(spec, dir, o.Clock); err != nil {
+	if g.dir, g.from, err = preparePins(o.Pins); err != nil {
+		return nil, err
+	}
+	if g.from != "" && filepath.Base(g.dir) == makingName {
+		if g.carried, err = startCarrying(spec, g.from, g.dir); err != nil {
+			return nil, err
+		}
+	}
+	if err := adoptSizes(spec, g.dir); err != nil {
+		return nil, err
+	}
+	if err := g.load(spec, o.Clock); err != nil {
 		return nil, err
 	}
 	return g, nil
@@ -94,12 +103,18 @@ func Open(o Options) (*Gate, error) {
 
 // load makes the maps, which are needed to know what the programs hold as
 // constants, then the programs on them.
-func (g *Gate) load(spec *ebpf.CollectionSpec, dir string, clock Clock) error {
-	made, err := openMaps(spec, dir)
+func (g *Gate) load(spec *ebpf.CollectionSpec, clock Clock) error {
+	made, err := openMaps(spec, g.dir)
 	if err != nil {
 		return err
 	}
-	g.adopted = made.adopted
+	g.adopted = made.adopted || g.from != ""
+	if g.carried != nil {
+		if err := g.carried.fill(made.maps); err != nil {
+			made.close()
+			return err
+		}
+	}
 	if g.meta, err = openMeta(made.maps["metas"], spec.Maps["buckets"].MaxEntries); err != nil {
 		made.close()
 		return err
@@ -117,7 +132,10 @@ func (g *Gate) load(spec *ebpf.CollectionSpec, dir string, clock Clock) error {
 		g.plain.Close()
 		return loadError(err)
 	}
-	return g.openParts()
+	if err := g.openParts(); err != nil {
+		return err
+	}
+	return g.endCarrying(spec)
 }
 
 func (g *Gate) openParts() (err error) {

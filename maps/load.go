@@ -14,10 +14,6 @@ import (
 	"github.com/headgate/headgate/internal/caps"
 )
 
-// LayoutVersion is the version of the pinned maps' layout that this package
-// reads and writes. It is part of their folder's name.
-const LayoutVersion = 2
-
 const (
 	metaMagic = 0x48474154 // "HGAT"
 	ways      = 4
@@ -27,11 +23,6 @@ const (
 )
 
 var errPermission = unix.EPERM
-
-// MapDir is the folder of the pinned maps under the folder of all pins.
-func MapDir(pins string) string {
-	return filepath.Join(pins, fmt.Sprintf("v%d", LayoutVersion))
-}
 
 func resize(spec *ebpf.CollectionSpec, o Options) error {
 	slots := o.Slots
@@ -47,42 +38,41 @@ func resize(spec *ebpf.CollectionSpec, o Options) error {
 	return nil
 }
 
-// preparePins makes the folder of pinned maps and returns it; "" for none.
-func preparePins(pins string) (string, error) {
+// preparePins makes the folder that maps are pinned in, and tells which one of
+// another layout they are carried over from; "" for none.
+func preparePins(pins string) (dir, from string, err error) {
 	if pins == "" {
-		return "", nil
+		return "", "", nil
 	}
-	dir := MapDir(pins)
-	if err := checkLayouts(pins); err != nil {
-		return "", err
+	if err := checkBPFFS(pins); err != nil {
+		return "", "", err
+	}
+	if dir, from, err = locate(pins); err != nil {
+		return "", "", err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the folder of pins %s: %w (is a bpffs mounted there? mount -t bpf bpf /sys/fs/bpf)", dir, err)
+		return "", "", fmt.Errorf("make the folder of pins %s: %w", dir, err)
 	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return "", fmt.Errorf("look at %s: %w", dir, err)
-	}
-	if fs.Type != unix.BPF_FS_MAGIC {
-		os.Remove(dir)
-		return "", fmt.Errorf("%s is not in a bpffs: mount one (mount -t bpf bpf /sys/fs/bpf) or set state.pins to a folder in one", pins)
-	}
-	return dir, nil
+	return dir, from, nil
 }
 
-// checkLayouts refuses pins of another layout instead of starting beside them
-// with an empty table.
-func checkLayouts(pins string) error {
-	entries, err := os.ReadDir(pins)
-	if err != nil {
+// checkBPFFS makes the folder of all pins, in a bpffs.
+func checkBPFFS(pins string) error {
+	_, before := os.Stat(pins)
+	if err := os.MkdirAll(pins, 0o700); err != nil {
+		return fmt.Errorf("make the folder of pins %s: %w (is a bpffs mounted there? mount -t bpf bpf /sys/fs/bpf)", pins, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(pins, &fs); err != nil {
+		return fmt.Errorf("look at %s: %w", pins, err)
+	}
+	if fs.Type == unix.BPF_FS_MAGIC {
 		return nil
 	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "v") && e.Name() != filepath.Base(MapDir(pins)) {
-			return fmt.Errorf("%s holds pins of layout %s, this version reads v%d: run `headgate detach --all` with the version that made them", pins, e.Name(), LayoutVersion)
-		}
+	if before != nil {
+		os.Remove(pins)
 	}
-	return nil
+	return fmt.Errorf("%s is not in a bpffs: mount one (mount -t bpf bpf /sys/fs/bpf) or set state.pins to a folder in one", pins)
 }
 
 // adoptSizes lets tables that are pinned already keep their size.

@@ -23,9 +23,11 @@ func openMeta(m *ebpf.Map, lines uint32) (bpfMeta, error) {
 		return meta, fmt.Errorf("read the maps' meta data: %w", err)
 	}
 	if meta.Magic == metaMagic {
-		if meta.Layout != LayoutVersion || meta.Lines != lines {
-			return meta, fmt.Errorf("the pinned maps say layout %d with %d lines, expected %d with %d: remove them with `headgate detach --all`", meta.Layout, meta.Lines, LayoutVersion, lines)
+		if meta.Layout != LayoutVersion {
+			return meta, fmt.Errorf("the pinned maps say layout %d, expected %d: remove them with `headgate detach --all`", meta.Layout, LayoutVersion)
 		}
+		// who changes the size may be killed before it is written here
+		meta.Lines = lines
 		return meta, nil
 	}
 	meta = bpfMeta{Magic: metaMagic, Layout: LayoutVersion, Lines: lines, NextLimit: firstLimit, Epoch: monotonic()}

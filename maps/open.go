@@ -30,10 +30,11 @@ func (g *Gate) SetLeash(d time.Duration) {
 // SetOpen is Gate.SetOpen on the maps pinned under pins, for the time when no
 // daemon can be asked. Its errors are those of Inspect.
 func SetOpen(pins string, open bool) error {
-	if err := checkLayouts(pins); err != nil {
+	dir, err := inForce(pins)
+	if err != nil {
 		return err
 	}
-	m, err := openPinnedMap(filepath.Join(MapDir(pins), "controls"), false)
+	m, err := openPinnedMap(filepath.Join(dir, "controls"), false)
 	if err != nil {
 		return err
 	}

@@ -65,8 +65,10 @@ func TestOpenRefuses(t *testing.T) {
 	rig.RequireRoot(t)
 	plain := t.TempDir()
 	foreign := rig.BPFFS(t)
-	if err := os.MkdirAll(filepath.Join(foreign, "v999"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"v998", "v999"} {
+		if err := os.MkdirAll(filepath.Join(foreign, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct {
 		name string
@@ -74,7 +76,7 @@ func TestOpenRefuses(t *testing.T) {
 		want []string
 	}{
 		{"no bpffs", Options{Pins: plain, Slots: minSlots}, []string{"not in a bpffs", "mount -t bpf", "state.pins"}},
-		{"other layout", Options{Pins: foreign, Slots: minSlots}, []string{"v999", "v2", "detach --all"}},
+		{"two layouts", Options{Pins: foreign, Slots: minSlots}, []string{foreign, "2 layouts", "detach --all"}},
 		{"odd size", Options{Slots: 5000}, []string{"5000", "power of two"}},
 		{"huge", Options{Slots: 1 << 31}, []string{"power of two from 4096 to 134217728"}},
 	} {

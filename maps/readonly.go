@@ -30,10 +30,11 @@ type Pinned struct {
 // Where nothing is pinned the error is an fs.ErrNotExist; others say what is
 // missing: privilege (CAP_BPF), or a layout of pins that this version reads.
 func Inspect(pins string) (Pinned, error) {
-	if err := checkLayouts(pins); err != nil {
+	dir, err := inForce(pins)
+	if err != nil {
 		return Pinned{}, err
 	}
-	g, err := openReadOnly(MapDir(pins))
+	g, err := openReadOnly(dir)
 	if err != nil {
 		return Pinned{}, err
 	}
@@ -67,9 +68,10 @@ func openReadOnly(dir string) (_ *Gate, err error) {
 	if err := o.Metas.Lookup(uint32(0), &g.meta); err != nil {
 		return nil, fmt.Errorf("read the maps' meta data: %w", err)
 	}
-	if g.meta.Magic != metaMagic || g.meta.Layout != LayoutVersion || g.meta.Lines != o.Buckets.MaxEntries() {
+	if g.meta.Magic != metaMagic || g.meta.Layout != LayoutVersion {
 		return nil, fmt.Errorf("the maps in %s were not made by this version of headgate", dir)
 	}
+	g.meta.Lines = o.Buckets.MaxEntries()
 	if err := g.adoptCounters(); err != nil {
 		return nil, err
 	}
