@@ -64,11 +64,11 @@ func DetachAll(pins string) error {
 	if err := uncoverAll(pins); err != nil {
 		return err
 	}
-	// what is left are maps; in a bpffs a file is nothing but a reference
-	for _, dir := range []string{linkDir(pins), maps.MapDir(pins)} {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove the pins in %s: %w", dir, err)
-		}
+	if err := os.RemoveAll(linkDir(pins)); err != nil {
+		return fmt.Errorf("remove the pins in %s: %w", linkDir(pins), err)
+	}
+	if err := maps.Unpin(pins); err != nil {
+		return err
 	}
 	if err := os.Remove(pins); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", pins, err)

@@ -54,6 +54,7 @@ func (n *network) apply(p *policy) error {
 		if err != nil {
 			return n.restore(fresh, err)
 		}
+		n.settle()
 	}
 	n.now, n.detached, n.faults = p, false, nil
 	return nil
@@ -182,6 +183,7 @@ func (n *network) open(cfg *config.Config) error {
 		return fmt.Errorf("open the network gate: %w", err)
 	}
 	n.gate = g
+	n.tellCarried()
 	n.warnSize(cfg.Network.Slots)
 	return n.setOwn()
 }
