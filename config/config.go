@@ -63,7 +63,10 @@ type Network struct {
 	AttachMode AttachMode
 	Management Management
 	Slots      uint32 // places in the bucket table, a power of two, 4096 to 1<<27
-	Repair     bool   // attach and pin again what others took away; default true
+	// Leash is how long the data path filters without a daemon; then it passes
+	// everything. 0: for ever.
+	Leash  time.Duration
+	Repair bool // attach and pin again what others took away; default true
 }
 
 // Management names the traffic that passes before everything else: source and

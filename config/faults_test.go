@@ -86,6 +86,8 @@ func TestFaults(t *testing.T) {
 		{"version: 1\nnetwork: {interfaces: [a/b]}\n", "c.yaml:2:24: \"a/b\" is no interface name"},
 		{"version: 1\nnetwork: {interfaces: [sixteen-letters-]}\n", "c.yaml:2:24: \"sixteen-letters-\" is no interface name"},
 		{"version: 1\nnetwork: {interfaces: [\"eth[\"]}\n", "c.yaml:2:24: \"eth[\" is no pattern of interface names: write one such as eth*"},
+		{"version: 1\nnetwork: {leash: 5s}\n", "c.yaml:2:18: leash \"5s\": from 1min to 365d, or off"},
+		{"version: 1\nnetwork: {leash: never}\n", "c.yaml:2:18: leash: "},
 		{"version: 1\nnetwork: {repair: maybe}\n", "c.yaml:2:19: \"maybe\" is no `repair`: use true or false"},
 		{"version: 1\nnetwork: {attach_mode: skb}\n", "c.yaml:2:24: \"skb\" is no `attach_mode`: did you mean `generic`?"},
 		{"version: 1\nnetwork: {slots: 2048}\n", "c.yaml:2:18: slots 2048: from 4096 to 134217728 (16 bytes each)"},

@@ -21,6 +21,7 @@ var (
 	listLevel    = &level{"lists.NAME", "a list", []key{{"file", ""}, {"url", ""}, {"interval", "1h"}, {"sha256", ""}}}
 	networkLevel = &level{"network", "`network`", []key{
 		{"interfaces", ""}, {"attach_mode", "auto"}, {"management", ""}, {"slots", "1048576"}, {"repair", "true"},
+		{"leash", "7d"},
 	}}
 	managementLevel = &level{"network.management", "`network.management`", []key{
 		{"sources", ""}, {"ports", "tcp/22"},
@@ -75,7 +76,6 @@ var levels = []*level{
 // would look as if it worked, so each is an error.
 var later = map[string][]string{
 	"":                    {"escalate", "fleet", "include"},
-	"network":             {"leash"},
 	"http":                {"tls", "terminates", "dialect", "body"},
 	"http.listeners":      {"tls", "proxy_protocol", "dialect"},
 	"http.identities":     {"user", "tenant"},

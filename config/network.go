@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -16,7 +17,7 @@ const (
 )
 
 func (o *object) network() Network {
-	n := Network{Interfaces: o.interfaces(), Slots: o.slots(), Repair: o.repair()}
+	n := Network{Interfaces: o.interfaces(), Slots: o.slots(), Repair: o.repair(), Leash: o.leash()}
 	if w, ok := o.word("attach_mode"); ok {
 		n.AttachMode = AttachMode(w.text)
 		if n.AttachMode != AttachAuto && n.AttachMode != AttachNative && n.AttachMode != AttachGeneric {
@@ -36,6 +37,27 @@ func (o *object) repair() bool {
 		o.errorf(w.node, "%s", oneOf("repair", w.text, []string{"true", "false"}))
 	}
 	return w.text != "false"
+}
+
+const (
+	shortestLeash = time.Minute
+	longestLeash  = 365 * 24 * time.Hour
+)
+
+// leash reads how long the data path filters without a daemon.
+func (o *object) leash() time.Duration {
+	w, _ := o.word("leash")
+	if w.text == "" || w.text == "off" {
+		return 0
+	}
+	d, err := ParseDuration(w.text)
+	switch {
+	case err != nil:
+		o.errorf(w.node, "leash: %s; or write off", err)
+	case d < shortestLeash || d > longestLeash:
+		o.errorf(w.node, "leash %s: from 1min to 365d, or off", quote(w.text))
+	}
+	return d
 }
 
 // slots reads the size of the bucket table, a power of two.

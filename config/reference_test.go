@@ -32,7 +32,7 @@ func TestReferenceReads(t *testing.T) {
 		Version: 1,
 		Mode:    Enforce,
 		Network: Network{
-			Interfaces: []string{"eth0"}, AttachMode: AttachAuto, Slots: 1 << 20, Repair: true,
+			Interfaces: []string{"eth0"}, AttachMode: AttachAuto, Slots: 1 << 20, Repair: true, Leash: 7 * 24 * time.Hour,
 			Management: Management{Sources: []netip.Prefix{p("10.0.0.0/8")}, Ports: []Port{{"tcp", 22}}},
 		},
 		Allow: []netip.Prefix{p("192.0.2.0/24")},
