@@ -10,12 +10,17 @@ import (
 //
 //	GET    /v1/status
 //	GET    /v1/rules          POST /v1/rules    DELETE /v1/rules/{name}
-//	GET    /v1/blocks         POST /v1/blocks   DELETE /v1/blocks?prefix=P[&reason=R]
-//	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R]
+//	GET    /v1/blocks         POST /v1/blocks   DELETE /v1/blocks?prefix=P[&reason=R][&force=true]
+//	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R][&force=true]
 //	GET    /v1/blocks/batch   POST /v1/blocks/batch
 //	GET    /v1/allows/batch   POST /v1/allows/batch
 //	GET    /v1/vouches        POST /v1/vouches  DELETE /v1/vouches?source=A
 //	POST   /v1/reload         POST /v1/detach   POST /v1/reattach
+//	POST   /v1/apply          POST /v1/confirm  POST /v1/rollback
+//	GET    /v1/configs        GET /v1/history   POST /v1/undo     POST /v1/panic
+//
+// Two headers tell from where a change is asked for: Headgate-Session, what sshd
+// puts in SSH_CONNECTION, and Headgate-Sudo, the user who became root.
 //
 // Who may open the socket may do all of it. An answer that is not 2xx carries a
 // Problem: 400 is bad input, 404 something that is not there, 409 a refusal
@@ -32,7 +37,8 @@ type Problem struct {
 const (
 	FromConfig  = "config"
 	FromCommand = "command line"
-	FromList    = "list" // By is its name
+	FromList    = "list"   // By is its name
+	FromDaemon  = "daemon" // which did it by itself
 )
 
 // Origin says where an entry came from, and, if from the command line, who
@@ -43,6 +49,10 @@ type Origin struct {
 	UID  *uint32   `json:"uid,omitempty"`
 	At   time.Time `json:"at,omitzero"`
 	Why  string    `json:"why,omitempty"`
+
+	// From where, over SSH: the asker's own address, and the end on this host.
+	Peer netip.Addr     `json:"peer,omitzero"`
+	Over netip.AddrPort `json:"over,omitzero"`
 }
 
 // Entry is one block or allow. A prefix may have several, with ends and
@@ -63,6 +73,13 @@ type EntryRequest struct {
 	Reason string       `json:"reason,omitempty"`
 	Peer   netip.Addr   `json:"peer,omitzero"`   // whom a block must not lock out: where the asker sits
 	Force  bool         `json:"force,omitempty"` // block it all the same
+}
+
+// EntryRemoval asks for the end of a block or an allow; in the query of DELETE.
+type EntryRemoval struct {
+	Prefix netip.Prefix
+	Reason *string // only of the entry with this reason
+	Force  bool    // also where the asker is blocked without it
 }
 
 // EntryReply is what came of a block, an allow or their removal.
@@ -126,7 +143,38 @@ type Rule struct {
 	Packets   *Verdicts `json:"packets,omitempty"`
 	Bytes     *Verdicts `json:"bytes,omitempty"`
 	Requests  *Verdicts `json:"requests,omitempty"`
+	End       time.Time `json:"end,omitzero"`      // zero: never
+	EndsIn    int64     `json:"ends_in,omitempty"` // seconds, rounded up; 0: never
+
+	// By the minute, as far back as the daemon has known the rule.
+	Since       time.Time `json:"since,omitzero"`        // when it was first in force
+	LastHit     time.Time `json:"last_hit,omitzero"`     // when it last judged anything
+	LastRefused time.Time `json:"last_refused,omitzero"` // when it last refused, or would have
 	Origin
+}
+
+// UndoRequest asks to take back the asker's last change.
+type UndoRequest struct {
+	Force bool   `json:"force,omitempty"` // whomever it locks out
+	Why   string `json:"why,omitempty"`
+}
+
+// UndoReply is the answer to POST /v1/undo.
+type UndoReply struct {
+	Undone  HistoryEntry `json:"undone"`
+	Changes []Change     `json:"changes,omitempty"` // of the config
+}
+
+// OpenRequest asks to open the network gate to everything, or to end that.
+type OpenRequest struct {
+	Open bool   `json:"open"`
+	Done bool   `json:"done,omitempty"` // through the pins: it is only to be written down
+	Why  string `json:"why,omitempty"`
+}
+
+// OpenReply is the answer to POST /v1/panic.
+type OpenReply struct {
+	Open bool `json:"open"`
 }
 
 // Rules is the answer to GET /v1/rules, in the order in which they are written.
@@ -137,8 +185,10 @@ type Rules struct {
 // RuleRequest asks for a rule: added, or put in the place of the one of the
 // same name that was added from the command line before.
 type RuleRequest struct {
-	Rule string `json:"rule"` // a YAML or JSON mapping, as in the config
-	Why  string `json:"why,omitempty"`
+	Rule  string `json:"rule"` // a YAML or JSON mapping, as in the config
+	Why   string `json:"why,omitempty"`
+	For   int64  `json:"for,omitempty"`   // seconds from now; 0: for ever
+	Force bool   `json:"force,omitempty"` // also where it stops the asker's own session
 }
 
 // RuleReply is what came of adding or removing a rule.
@@ -149,6 +199,11 @@ type RuleReply struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// ReloadRequest may be left out.
+type ReloadRequest struct {
+	Force bool `json:"force,omitempty"` // whomever it locks out
+}
+
 // ReloadReply is the answer to POST /v1/reload.
 type ReloadReply struct {
 	Changed    bool     `json:"changed"` // the files' content differs from what was in force
@@ -156,6 +211,64 @@ type ReloadReply struct {
 	Hash       string   `json:"hash"`
 	Rules      int      `json:"rules"`
 	Warnings   []string `json:"warnings,omitempty"`
+}
+
+// ApplyRequest asks for a config in the place of the one in force.
+type ApplyRequest struct {
+	Config  string `json:"config,omitempty"`  // its text; empty: the config file as it is on disk
+	File    string `json:"file,omitempty"`    // what the asker calls it
+	Confirm int64  `json:"confirm,omitempty"` // seconds: on trial, rolled back unless confirmed in them; 0: for good
+	DryRun  bool   `json:"dry_run,omitempty"` // say what would change, and change nothing
+	Force   bool   `json:"force,omitempty"`   // whomever it locks out
+	Why     string `json:"why,omitempty"`
+}
+
+// Change is one difference between two configs.
+type Change struct {
+	Op   string `json:"op"`   // + added, - removed, ~ changed
+	What string `json:"what"` // rule, block, allow, list, interface or setting
+	Name string `json:"name"`
+	Text string `json:"text,omitempty"`
+	Was  string `json:"was,omitempty"`
+}
+
+// ApplyReply is what came of it.
+type ApplyReply struct {
+	Changes  []Change     `json:"changes"` // empty: what is in force says the same
+	Hash     string       `json:"hash"`
+	Trial    *TrialStatus `json:"trial,omitempty"`
+	Warnings []string     `json:"warnings,omitempty"`
+}
+
+// ConfirmRequest asks to make the config on trial the config.
+type ConfirmRequest struct {
+	Force bool `json:"force,omitempty"` // also over a config file that changed meanwhile
+}
+
+// ConfirmReply is the answer to POST /v1/confirm.
+type ConfirmReply struct {
+	File string `json:"file"` // the config
+	Hash string `json:"hash"`
+}
+
+// RollbackRequest asks for the config before.
+type RollbackRequest struct {
+	To    int    `json:"to,omitempty"`    // its number; 0: what was before the trial, or else before the config in force
+	Force bool   `json:"force,omitempty"` // whomever it locks out
+	Why   string `json:"why,omitempty"`
+}
+
+// RollbackReply is the answer to POST /v1/rollback.
+type RollbackReply struct {
+	Trial   string   `json:"trial,omitempty"`  // what was on trial
+	Number  int      `json:"number,omitempty"` // of the config gone back to
+	Changes []Change `json:"changes"`
+	Hash    string   `json:"hash"`
+}
+
+// Configs is the answer to GET /v1/configs, the oldest first.
+type Configs struct {
+	Configs []KeptConfig `json:"configs"`
 }
 
 // DetachReply is the answer to POST /v1/detach.
@@ -174,6 +287,7 @@ type Status struct {
 	Config  ConfigStatus  `json:"config"`
 	Network NetworkStatus `json:"network"`
 	HTTP    HTTPStatus    `json:"http"`
+	Trial   *TrialStatus  `json:"trial,omitempty"`
 	Rules   []Rule        `json:"rules"`
 	Lists   []ListStatus  `json:"lists,omitempty"`
 	Blocks  int           `json:"blocks"` // prefixes
@@ -195,6 +309,7 @@ type ConfigStatus struct {
 type NetworkStatus struct {
 	On         bool        `json:"on"`
 	Detached   bool        `json:"detached,omitempty"` // taken off by `detach`
+	Opened     bool        `json:"opened,omitempty"`   // to everything, by `panic`
 	Interfaces []Interface `json:"interfaces"`
 	Reasons    []Reason    `json:"reasons,omitempty"`
 	Table      *Table      `json:"table,omitempty"`

@@ -19,7 +19,7 @@ const mostNamed = 10
 // The gates take them in lots between which other changes come through; the
 // state file has the whole of it before.
 func (d *daemon) addBatch(ctx context.Context, k kind, q BatchRequest, who Origin) (BatchReply, error) {
-	fresh, err := newBulk(q, who, d.now())
+	fresh, err := newBulk(q, who.at(q.Peer), d.now())
 	if err != nil {
 		return BatchReply{}, err
 	}
@@ -43,11 +43,24 @@ func (d *daemon) addBatch(ctx context.Context, k kind, q BatchRequest, who Origi
 		if err := d.fillIn(ctx, jobs); err != nil {
 			return BatchReply{}, d.takeBack(ctx, k, plan.next, old, err)
 		}
+		d.noteBatch(k, old, plan.next, fresh)
 		d.tidy()
 		e := remaining(fresh.entry(netip.Prefix{}), d.now())
 		plan.reply.Prefixes, plan.reply.End, plan.reply.EndsIn = len(fresh.prefixes), e.End, e.EndsIn
 		return plan.reply, nil
 	}
+}
+
+// noteBatch writes an import into the record of changes, as old became next.
+func (d *daemon) noteBatch(k kind, old, next bulks, fresh *bulk) {
+	var was, is state
+	*k.imports(&was), *k.imports(&is) = old, next
+	who := fresh.Origin
+	who.Why = fresh.Reason
+	d.note(change{
+		what: k.name + " import", subject: fmt.Sprintf("%d prefixes", len(fresh.prefixes)),
+		detail: until(fresh.entry(netip.Prefix{}), d.now()), who: who, patch: patchOf(was, is),
+	})
 }
 
 // newBulk checks q.
@@ -153,7 +166,7 @@ func (d *daemon) commitBatch(ctx context.Context, k kind, old, next bulks, fresh
 		return nil, false, nil
 	}
 	if k.name == blocks.name && !q.Force {
-		if err := d.policy.endangersAny(fresh.prefixes, q.Peer); err != nil {
+		if err := d.policy.endangersAny(fresh.prefixes, d.guardFor(fresh.Origin)); err != nil {
 			return nil, false, err
 		}
 	}
@@ -190,11 +203,11 @@ func (d *daemon) takeBack(ctx context.Context, k kind, failed, old bulks, cause 
 }
 
 // endangersAny is endangers for many; it names the first few.
-func (p *policy) endangersAny(prefixes []netip.Prefix, peer netip.Addr) error {
+func (p *policy) endangersAny(prefixes []netip.Prefix, g guard) error {
 	var causes []string
 	n := 0
 	for _, pre := range prefixes {
-		if err := p.endangers(pre, peer); err != nil {
+		if err := p.endangers(pre, g); err != nil {
 			if n++; n <= mostNamed {
 				causes = append(causes, err.Error())
 			}
@@ -237,7 +250,7 @@ func (d *daemon) tidy() {
 	d.mu.Lock()
 	added := d.added
 	d.mu.Unlock()
-	if err := d.store.tidyImports(added); err != nil {
+	if err := d.store.tidyImports(added, d.undoFiles()); err != nil {
 		d.log.Warn("remove files of imports that have ended", "err", err)
 	}
 }

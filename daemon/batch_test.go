@@ -143,7 +143,7 @@ func TestSingleChangesDuringBatch(t *testing.T) {
 	}
 	// one that is there already and one that is yet to come are taken out
 	for _, p := range []netip.Prefix{first, last} {
-		if _, err := b.d.removeEntry(ctx, blocks, p, nil); err != nil {
+		if _, err := b.d.removeEntry(ctx, blocks, EntryRemoval{Prefix: p}, Origin{}); err != nil {
 			t.Fatal(err)
 		}
 	}

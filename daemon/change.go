@@ -133,21 +133,25 @@ func (d *daemon) addEntry(ctx context.Context, k kind, q EntryRequest, who Origi
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
+	who = who.at(q.Peer)
 	e, err := newEntry(q, who, now)
 	if err != nil {
 		return EntryReply{}, err
 	}
 	if k.name == blocks.name && !q.Force {
-		if err := d.policy.endangers(e.Prefix, q.Peer); err != nil {
+		if err := d.policy.endangers(e.Prefix, d.guardFor(who)); err != nil {
 			return EntryReply{}, refuse("not blocked: %v (add --force if you mean it)", err)
 		}
 	}
-	next := d.added
+	before := d.added.live(now)
+	next := before
 	list := k.added(&next)
 	*list = withEntry(*list, e)
 	if err := d.commit(ctx, next, nothing); err != nil {
 		return EntryReply{}, err
 	}
+	who.Why = q.Reason
+	d.note(change{what: k.name, subject: short4(e.Prefix), detail: until(e, now), who: who, patch: patchOf(before, d.added)})
 	reply := EntryReply{Entry: remaining(latest(k.at(d.policy, e.Prefix), e.Prefix), now)}
 	if endsAfter(reply.Entry, e) {
 		reply.Warnings = append(reply.Warnings, fmt.Sprintf("%s is %s for longer already: to shorten it, %s it first", e.Prefix, k.done, k.remove))
@@ -173,8 +177,10 @@ func (k kind) covering(p *policy, pre netip.Prefix) []Entry {
 
 func nothing(*policy) error { return nil }
 
+// longestEntry bounds how long anything from the command line may last.
+const longestEntry = 100 * 365 * 24 * time.Hour
+
 func newEntry(q EntryRequest, who Origin, now time.Time) (Entry, error) {
-	const longest = 100 * 365 * 24 * time.Hour
 	e := Entry{Prefix: q.Prefix, Reason: q.Reason, Origin: who}
 	if err := checkPrefix(q.Prefix); err != nil {
 		return e, err
@@ -186,7 +192,7 @@ func newEntry(q EntryRequest, who Origin, now time.Time) (Entry, error) {
 		return e, badInput("say for how many seconds, or forever, and not both")
 	}
 	if !q.Ever {
-		if q.For < 1 || q.For > int64(longest/time.Second) {
+		if q.For < 1 || q.For > int64(longestEntry/time.Second) {
 			return e, badInput("a time of %d s is not between 1 s and 100 years (forever has no end)", q.For)
 		}
 		e.End = now.Add(time.Duration(q.For) * time.Second)
@@ -218,13 +224,15 @@ func checkText(what, s string) error {
 // removeEntry takes away the entries of exactly p that were added from the
 // command line, and tells what covers p still: a block of a wider prefix is
 // never touched.
-func (d *daemon) removeEntry(ctx context.Context, k kind, p netip.Prefix, reason *string) (EntryReply, error) {
+func (d *daemon) removeEntry(ctx context.Context, k kind, q EntryRemoval, who Origin) (EntryReply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	p, reason := q.Prefix, q.Reason
 	if err := checkPrefix(p); err != nil {
 		return EntryReply{}, err
 	}
-	next := d.added.live(d.now())
+	before := d.added.live(d.now())
+	next := before
 	list := k.added(&next)
 	kept, removed := withoutEntries(*list, p, reason)
 	many := k.imports(&next)
@@ -234,9 +242,16 @@ func (d *daemon) removeEntry(ctx context.Context, k kind, p netip.Prefix, reason
 		return EntryReply{}, d.notListed(k, p, reason)
 	}
 	*list, *many = kept, keptMany
-	if err := d.commit(ctx, next, nothing); err != nil {
+	err := d.commit(ctx, next, func(next *policy) error {
+		if peer := who.Peer.Unmap(); !q.Force && next.shuts(peer) && !d.policy.shuts(peer) {
+			return refuse("not changed: without %s you are blocked yourself, at %s (unblock that first, or add --force if you mean it)", p, peer)
+		}
+		return nil
+	})
+	if err != nil {
 		return EntryReply{}, err
 	}
+	d.note(change{what: k.remove, subject: short4(p), detail: told(removed), who: who, patch: patchOf(before, d.added)})
 	return EntryReply{
 		Entry:   remaining(latest(removed, p), d.now()),
 		Removed: len(removed),
@@ -288,6 +303,14 @@ func until(e Entry, now time.Time) string {
 	return "for another " + Span(remaining(e, now).EndsIn)
 }
 
+// told says in a few words what was removed.
+func told(removed []Entry) string {
+	if len(removed) == 1 {
+		return removed[0].Reason
+	}
+	return fmt.Sprintf("%d entries", len(removed))
+}
+
 // latest returns the entry of exactly p that ends last.
 func latest(list []Entry, p netip.Prefix) Entry {
 	var out Entry
@@ -320,7 +343,8 @@ func withRemaining(list []Entry, now time.Time) []Entry {
 func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleReply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := checkText("why", q.Why); err != nil {
+	end, err := d.ruleEnd(q)
+	if err != nil {
 		return RuleReply{}, err
 	}
 	r, err := config.ParseRule("rule", []byte(q.Rule))
@@ -335,9 +359,14 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 		return RuleReply{}, refuse("rule %s is in the config: change it in %s, the daemon reloads by itself", r.Name, d.path)
 	}
 	who.Why = q.Why
-	err = d.commit(ctx, d.added.withRule(addedRule{Name: r.Name, Text: r.Text, Origin: who}), func(p *policy) error {
-		if added, _ := p.find(r.Name); added.aside != "" {
+	before := d.added.live(d.now())
+	err = d.commit(ctx, before.withRule(addedRule{Name: r.Name, Text: r.Text, End: end, Origin: who}), func(p *policy) error {
+		added, _ := p.find(r.Name)
+		if added.aside != "" {
 			return refuse("rule %s not added: %s", r.Name, added.aside)
+		}
+		if err := p.starves(added.Rule, d.guardFor(who)); err != nil && !q.Force {
+			return refuse("rule not added: %v (or add --force if you mean it)", err)
 		}
 		return d.refuseHidden(p)
 	})
@@ -345,7 +374,10 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 		return RuleReply{}, err
 	}
 	now, _ := d.policy.find(r.Name)
-	reply := RuleReply{Rule: wireRule(now)}
+	reply := RuleReply{Rule: d.wireRule(now)}
+	if p := patchOf(before, d.added); p != nil {
+		d.note(change{what: "rule add", subject: r.Name, detail: r.Text, who: who, patch: p})
+	}
 	if had {
 		reply.Was, reply.Fresh = old.Text, identity(old.Rule) != identity(now.Rule)
 	}
@@ -361,7 +393,7 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 }
 
 // removeRule removes a rule that was added from the command line.
-func (d *daemon) removeRule(ctx context.Context, name string) (RuleReply, error) {
+func (d *daemon) removeRule(ctx context.Context, name string, who Origin) (RuleReply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := d.added.rule(name)
@@ -375,8 +407,21 @@ func (d *daemon) removeRule(ctx context.Context, name string) (RuleReply, error)
 	if r, ok := d.policy.find(name); ok && r.origin.From == FromCommand {
 		gone = r
 	}
-	if err := d.commit(ctx, d.added.withoutRule(name), nothing); err != nil {
+	before := d.added.live(d.now())
+	if err := d.commit(ctx, before.withoutRule(name), nothing); err != nil {
 		return RuleReply{}, err
 	}
-	return RuleReply{Rule: wireRule(gone)}, nil
+	d.note(change{what: "rule rm", subject: name, detail: gone.Text, who: who, patch: patchOf(before, d.added)})
+	return RuleReply{Rule: d.wireRule(gone)}, nil
+}
+
+// ruleEnd checks what is asked for beside the rule itself, and returns its end.
+func (d *daemon) ruleEnd(q RuleRequest) (time.Time, error) {
+	if err := checkText("why", q.Why); err != nil || q.For == 0 {
+		return time.Time{}, err
+	}
+	if q.For < 1 || q.For > int64(longestEntry/time.Second) {
+		return time.Time{}, badInput("a time of %d s is not between 1 s and 100 years (without it a rule has no end)", q.For)
+	}
+	return d.now().Add(time.Duration(q.For) * time.Second), nil
 }

@@ -96,7 +96,7 @@ http: {listen: ":8080", upstream: "http://127.0.0.1:9000", proxies: [192.0.2.80]
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := netip.MustParseAddr("::ffff:198.51.100.50")
+	g := guard{peer: netip.MustParseAddr("198.51.100.50"), gateways: []netip.Addr{netip.MustParseAddr("203.0.113.1")}}
 	for prefix, want := range map[string]string{
 		"198.51.100.0/24": "198.51.100.50",
 		"0.0.0.0/0":       "198.51.100.50",
@@ -104,8 +104,9 @@ http: {listen: ":8080", upstream: "http://127.0.0.1:9000", proxies: [192.0.2.80]
 		"2001:db8::/32":   "2001:db8:a::/48",
 		"192.0.2.0/24":    "proxy 192.0.2.80/32",
 		"203.0.113.9/32":  "",
+		"203.0.113.0/24":  "203.0.113.1, the default gateway",
 	} {
-		err := p.endangers(netip.MustParsePrefix(prefix), peer)
+		err := p.endangers(netip.MustParsePrefix(prefix), g)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", prefix, err, want)
 		}

@@ -15,7 +15,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"time"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -86,21 +86,6 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, cred.Uid)
 }
 
-// who is the origin of a change that r asks for.
-func who(r *http.Request, now time.Time) Origin {
-	o := Origin{From: FromCommand, At: now.Round(0).UTC().Truncate(time.Second)}
-	uid, ok := r.Context().Value(peerKey{}).(uint32)
-	if !ok {
-		return o
-	}
-	o.UID = &uid
-	o.By = strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(o.By); err == nil {
-		o.By = u.Username
-	}
-	return o
-}
-
 // controlHandler answers what the control socket is asked; see api.go.
 func (d *daemon) controlHandler() http.Handler {
 	m := http.NewServeMux()
@@ -114,13 +99,20 @@ func (d *daemon) controlHandler() http.Handler {
 		return d.addRule(r.Context(), q, who(r, d.now()))
 	}))
 	m.Handle("DELETE /v1/rules/{name}", answerWith(d.log, func(r *http.Request) (any, error) {
-		return d.removeRule(r.Context(), r.PathValue("name"))
+		return d.removeRule(r.Context(), r.PathValue("name"), who(r, d.now()))
 	}))
 	d.handleEntries(m, blocks)
 	d.handleEntries(m, allows)
 	d.handleVouches(m)
+	d.handleTrials(m)
 	m.Handle("POST /v1/reload", answerWith(d.log, func(r *http.Request) (any, error) {
-		reply, err := d.reload(r.Context(), true)
+		var q ReloadRequest
+		if r.ContentLength != 0 {
+			if err := decode(r, &q); err != nil {
+				return nil, err
+			}
+		}
+		reply, err := d.reloadFor(r.Context(), true, q, who(r, d.now()))
 		if err != nil {
 			err = &refusal{codeOf(err), err.Error()} // it has been logged
 		}
@@ -136,6 +128,9 @@ func (d *daemon) controlHandler() http.Handler {
 	m.Handle("POST /v1/detach", answerWith(d.log, func(r *http.Request) (any, error) {
 		names, err := d.network.detachAll()
 		d.log.Warn("network gate detached", "by", who(r, d.now()).By, "interfaces", names, "err", err)
+		if err == nil {
+			d.note(change{what: "detach", subject: strings.Join(names, ", "), who: who(r, d.now())})
+		}
 		return DetachReply{Interfaces: names}, err
 	}))
 	m.Handle("/", answerWith(d.log, func(r *http.Request) (any, error) {
@@ -175,7 +170,7 @@ func (d *daemon) handleEntries(m *http.ServeMux, k kind) {
 			text := q.Get("reason")
 			reason = &text
 		}
-		return d.removeEntry(r.Context(), k, p, reason)
+		return d.removeEntry(r.Context(), k, EntryRemoval{p, reason, q.Get("force") == "true"}, who(r, d.now()))
 	}))
 }
 

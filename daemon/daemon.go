@@ -7,13 +7,13 @@ package daemon
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -61,6 +61,14 @@ type daemon struct {
 	lists  *lists
 	kept   map[string]keptList // the lists of the config by name; replaced, not changed
 	relist chan struct{}       // kept may have others
+
+	gateways func() ([]netip.Addr, error) // of the default routes
+	boot     func() bootTime
+	trial    *trial        // the config in force is on trial; nil: it is not
+	trialed  chan struct{} // trial may be another
+	configs  configs
+	history  *history
+	hits     *hits
 }
 
 // Run runs the daemon until ctx ends or it is told to stop. A *ConfigError is
@@ -122,6 +130,9 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.watchLists(ctx) })
 	tasks.Go(func() error { return d.fetchLists(ctx) })
 	tasks.Go(func() error { return d.obeyHangups(ctx, hangup) })
+	tasks.Go(func() error { return d.watchTrial(ctx) })
+	tasks.Go(func() error { return d.keepLeash(ctx) })
+	tasks.Go(func() error { return d.watchHits(ctx) })
 	tasks.Go(func() error { return d.pet(ctx) })
 	context.AfterFunc(ctx, func() { d.manager.tell(sd.SdNotifyStopping) })
 	if err := d.manager.tell(sd.SdNotifyReady); err != nil {
@@ -136,6 +147,10 @@ func Run(ctx context.Context, o Options) error {
 // newDaemon reads the config and touches nothing but the state folder.
 func newDaemon(o Options) (*daemon, error) {
 	l, err := loadConfig(o.ConfigPath)
+	if err != nil {
+		return nil, err
+	}
+	l, onTrial, err := resume(o.ConfigPath, l, bootClock)
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +175,15 @@ func newDaemon(o Options) (*daemon, error) {
 		wake:    make(chan struct{}, 1),
 		refill:  make(chan struct{}, 1),
 	}
-	d.conf = reloadStatus{generation: 1, hash: hex.EncodeToString(l.hash[:]), loaded: d.started}
+	d.conf = reloadStatus{generation: 1, hash: l.hash, text: l.text, loaded: d.started}
 	d.relist = make(chan struct{}, 1)
+	d.gateways, d.boot, d.trial = defaultGateways, bootClock, onTrial
+	d.trialed = make(chan struct{}, 1)
+	d.configs = configs{dir: filepath.Join(l.cfg.State.Dir, "configs")}
+	if d.hits, err = openHits(l.cfg.State.Dir); err != nil {
+		d.log.Warn(err.Error())
+	}
+	d.history = &history{log: o.Log, path: filepath.Join(l.cfg.State.Dir, "history.jsonl")}
 	d.lists = &lists{
 		log: o.Log, config: o.ConfigPath, copies: filepath.Join(l.cfg.State.Dir, "lists"), fetch: newFetcher(o.Version),
 	}
@@ -183,10 +205,15 @@ func (d *daemon) recall() error {
 		return err
 	}
 	d.added, d.policy = added, p
+	d.settleTrial()
 	d.tidy()
 	d.lists.keepAll(d.kept)
+	g := d.guardFor(Origin{})
+	for _, line := range p.dangers(g) {
+		d.log.Warn("the config may lock someone out", "cause", line)
+	}
 	for _, k := range d.kept {
-		if err := checkList(p, k); err != nil {
+		if err := checkList(p, k, g); err != nil {
 			d.log.Warn(fmt.Sprintf("list %s: %v", k.Name, err))
 		}
 	}

@@ -59,9 +59,8 @@ func (s store) loadImport(b *bulk) error {
 	return err
 }
 
-// tidyImports removes the files that st no longer speaks of.
-func (s store) tidyImports(st state) error {
-	used := map[string]bool{}
+// tidyImports removes the files that neither st nor used speaks of.
+func (s store) tidyImports(st state, used map[string]bool) error {
 	for _, list := range []bulks{st.BlockImports, st.AllowImports} {
 		for _, b := range list {
 			used[b.File] = true

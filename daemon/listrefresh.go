@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -139,7 +138,7 @@ func (d *daemon) commitList(ctx context.Context, k keptList) (old keptList, jobs
 func (d *daemon) installList(ctx context.Context, k keptList) error {
 	next := maps.Clone(d.kept)
 	next[k.Name] = k
-	if err := checkList(d.policy, k); err != nil {
+	if err := checkList(d.policy, k, d.guardFor(Origin{})); err != nil {
 		return err
 	}
 	if err := d.network.fits(k.prefixes); err != nil {
@@ -154,12 +153,12 @@ func (d *daemon) installList(ctx context.Context, k keptList) error {
 
 // checkList refuses a list to block that would lock out whom a block by hand
 // would not either.
-func checkList(p *policy, k keptList) error {
+func checkList(p *policy, k keptList, g guard) error {
 	if !slices.Contains(p.cfg.BlockLists, k.Name) {
 		return nil
 	}
 	for _, pre := range k.prefixes {
-		if err := p.endangers(pre, netip.Addr{}); err != nil {
+		if err := p.endangers(pre, g); err != nil {
 			return fmt.Errorf("%w (what a list blocks must spare it)", err)
 		}
 	}

@@ -54,7 +54,7 @@ func (b *bench) use(t *testing.T, p *publisher, block, allow []string, lists ...
 	cfg.Lists, cfg.BlockLists, cfg.AllowLists = lists, block, allow
 	b.d.mu.Lock()
 	defer b.d.mu.Unlock()
-	if err := b.d.install(context.Background(), &cfg); err != nil {
+	if err := b.d.install(context.Background(), loaded{cfg: &cfg}, terms{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -231,7 +231,7 @@ func TestListByFile(t *testing.T) {
 	bad := config.List{Name: "bad", File: "bad.txt"}
 	cfg := *b.d.policy.cfg
 	cfg.Lists, cfg.BlockLists = []config.List{bad}, []string{"bad"}
-	if err := b.d.install(context.Background(), &cfg); err == nil || !strings.Contains(err.Error(), "list bad: ") || codeOf(err) != 400 {
+	if err := b.d.install(context.Background(), loaded{cfg: &cfg}, terms{}); err == nil || !strings.Contains(err.Error(), "list bad: ") || codeOf(err) != 400 {
 		t.Fatalf("a file that is not there: %v", err)
 	}
 	write("192.0.2.0/24\n")
@@ -256,7 +256,7 @@ func TestListByFile(t *testing.T) {
 		t.Errorf("a start without the file: %+v, %v; want the copy, and the error told", kept["bad"], err)
 	}
 	// what a list blocks is not lifted by hand, and it says where it is
-	if _, err := b.d.removeEntry(context.Background(), blocks, netip.MustParsePrefix("198.51.100.0/24"), nil); err == nil || !strings.Contains(err.Error(), "by the list bad") {
+	if _, err := b.d.removeEntry(context.Background(), blocks, EntryRemoval{Prefix: netip.MustParsePrefix("198.51.100.0/24")}, Origin{}); err == nil || !strings.Contains(err.Error(), "by the list bad") {
 		t.Errorf("unblock: %v", err)
 	}
 }

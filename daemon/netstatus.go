@@ -22,6 +22,7 @@ func (n *network) status() (NetworkStatus, map[string]maps.Counters, error) {
 		}
 		return st, nil, nil
 	}
+	st.Opened = n.gate.Opened()
 	have, err := attachments(n.pins)
 	if err != nil {
 		return st, nil, err

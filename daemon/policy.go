@@ -28,6 +28,7 @@ type policy struct {
 type liveRule struct {
 	config.Rule
 	origin Origin
+	end    time.Time // zero: never
 	aside  string
 }
 
@@ -82,7 +83,7 @@ func newPolicy(cfg *config.Config, added state, named map[string][]netip.Prefix)
 // or when it no longer reads, and reports which.
 func (p *policy) add(a addedRule) bool {
 	r, err := config.ParseRule("rule "+a.Name, []byte(a.Text))
-	live := liveRule{Rule: r, origin: a.Origin}
+	live := liveRule{Rule: r, origin: a.Origin, end: a.End}
 	switch {
 	case err != nil:
 		live.Rule = config.Rule{Name: a.Name, Text: a.Text}
@@ -227,27 +228,6 @@ func (p *policy) idle(r config.Rule) string {
 		return fmt.Sprintf("rule %s does nothing: the HTTP gate is off (name http.listen and http.upstream)", r.Name)
 	}
 	return ""
-}
-
-// endangers says whom a block of pre would lock out: whoever asks for it from
-// peer, the management sources, or a proxy through which all clients come. What
-// is allowed or managed anyway is not at risk from its own entry alone, but a
-// block over it is far more often a slip than a plan.
-func (p *policy) endangers(pre netip.Prefix, peer netip.Addr) error {
-	if peer.IsValid() && pre.Contains(peer.Unmap()) {
-		return fmt.Errorf("%s holds %s, from where you are connected", pre, peer.Unmap())
-	}
-	for _, m := range p.cfg.Network.Management.Sources {
-		if m.Overlaps(pre) {
-			return fmt.Errorf("%s overlaps the management source %s", pre, m)
-		}
-	}
-	for _, x := range p.cfg.HTTP.Proxies {
-		if x.Overlaps(pre) {
-			return fmt.Errorf("%s overlaps the proxy %s, which brings its clients' requests", pre, x)
-		}
-	}
-	return nil
 }
 
 // identity is what a rule's buckets belong to; a change of it starts them full.

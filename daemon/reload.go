@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/config"
@@ -23,16 +24,23 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 // loaded is a config and the hash of all that made it.
 type loaded struct {
 	cfg  *config.Config
-	hash [sha256.Size]byte
+	text []byte
+	hash string // SHA-256 in hex
 }
 
-// loadConfig reads the config at path. The hash is of the very bytes that were
-// parsed and of the keys as they were read, so it cannot belong to a later edit.
+// loadConfig reads the config at path.
 func loadConfig(path string) (loaded, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return loaded{}, &ConfigError{fmt.Errorf("read config: %w (name another with -c FILE)", err)}
 	}
+	return parseConfig(path, data)
+}
+
+// parseConfig reads data as the config at path. The hash is of the very bytes
+// that were parsed and of the keys as they were read, so it cannot belong to a
+// later edit.
+func parseConfig(path string, data []byte) (loaded, error) {
 	cfg, err := config.Parse(path, data)
 	if err != nil {
 		return loaded{}, &ConfigError{err}
@@ -45,9 +53,7 @@ func loadConfig(path string) (loaded, error) {
 	fmt.Fprintf(sum, "%d\n", len(data))
 	sum.Write(data)
 	sum.Write(keys)
-	l := loaded{cfg: cfg}
-	sum.Sum(l.hash[:0])
-	return l, nil
+	return loaded{cfg: cfg, text: data, hash: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // files returns what the config at path is made of.
@@ -88,6 +94,7 @@ func needsRestart(old, next *config.Config) error {
 type reloadStatus struct {
 	generation uint64
 	hash       string
+	text       []byte
 	loaded     time.Time
 	err        error // of the last try; nil: what is on disk is in force
 }
@@ -96,14 +103,25 @@ type reloadStatus struct {
 // it also does so when nothing changed, which attaches again what was detached;
 // otherwise the same content is applied once only.
 func (d *daemon) reload(ctx context.Context, asked bool) (ReloadReply, error) {
+	return d.reloadFor(ctx, asked, ReloadRequest{}, Origin{From: FromConfig})
+}
+
+// reloadFor is reload by who. While a trial runs the file waits: what is in
+// force then is to be judged by itself.
+func (d *daemon) reloadFor(ctx context.Context, asked bool, q ReloadRequest, who Origin) (ReloadReply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.trial != nil {
+		if !asked {
+			return ReloadReply{}, nil
+		}
+		return ReloadReply{}, d.trialRuns()
+	}
 	next, err := loadConfig(d.path)
-	hash := hex.EncodeToString(next.hash[:])
-	same := err == nil && hash == d.conf.hash
+	same := err == nil && next.hash == d.conf.hash
 	if err == nil && (asked || !same) {
 		defer d.manager.reloading()()
-		err = d.install(ctx, next.cfg)
+		err = d.install(ctx, next, terms{guard: d.guardFor(who), force: q.Force})
 	}
 	if err != nil {
 		if d.conf.err == nil || d.conf.err.Error() != err.Error() {
@@ -114,14 +132,14 @@ func (d *daemon) reload(ctx context.Context, asked bool) (ReloadReply, error) {
 	}
 	d.conf.err = nil
 	if !same {
-		d.conf.generation++
-		d.conf.hash, d.conf.loaded = hash, d.now()
-		d.log.Info("config reloaded", "generation", d.conf.generation, "hash", short(hash))
+		d.keepConfig(next)
+		d.note(change{what: "reload", subject: d.path, detail: "hash " + short(next.hash), who: who})
+		d.log.Info("config reloaded", "generation", d.conf.generation, "hash", short(next.hash))
 	}
 	return ReloadReply{
 		Changed:    !same,
 		Generation: d.conf.generation,
-		Hash:       hash,
+		Hash:       next.hash,
 		Rules:      len(d.policy.rules),
 		Warnings:   append(d.policy.warnings(), d.tagWarnings(d.policy)...),
 	}, nil
@@ -129,30 +147,19 @@ func (d *daemon) reload(ctx context.Context, asked bool) (ReloadReply, error) {
 
 func short(hash string) string { return hash[:min(12, len(hash))] }
 
-// install makes cfg, with what was added from the command line, the policy of
-// both gates. The network gate goes first, because it can go back without
+// terms are what a config is put in force on.
+type terms struct {
+	guard guard
+	force bool // whomever it locks out
+	back  bool // it was in force before: nothing but a gate may refuse it
+}
+
+// install makes a config, with what was added from the command line, the policy
+// of both gates. The network gate goes first, because it can go back without
 // losing a connection.
-func (d *daemon) install(ctx context.Context, cfg *config.Config) error {
-	if err := needsRestart(d.policy.cfg, cfg); err != nil {
-		return err
-	}
-	kept, err := d.lists.open(cfg, d.kept, d.now())
+func (d *daemon) install(ctx context.Context, l loaded, t terms) error {
+	p, kept, err := d.prepare(l.cfg, t)
 	if err != nil {
-		return err
-	}
-	p, err := merge(cfg, d.added.live(d.now()), named(kept))
-	if err != nil {
-		return err
-	}
-	for _, k := range kept {
-		if err := checkList(p, k); err != nil {
-			return refuse("list %s: %v", k.Name, err)
-		}
-	}
-	if err := d.policy.loses(p); err != nil {
-		return refuse("%v", err)
-	}
-	if err := d.refuseHidden(p); err != nil {
 		return err
 	}
 	if err := d.network.apply(p); err != nil {
@@ -166,12 +173,71 @@ func (d *daemon) install(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	d.policy, d.kept = p, kept
+	d.noteConfig(l)
 	d.lists.keepAll(kept)
 	select {
 	case d.relist <- struct{}{}:
 	default:
 	}
 	d.detachOthers(p.cfg)
+	d.holdLeash()
+	return nil
+}
+
+// noteConfig notes that l is in force.
+func (d *daemon) noteConfig(l loaded) {
+	if l.hash == d.conf.hash {
+		return
+	}
+	d.conf.generation++
+	d.conf.hash, d.conf.text, d.conf.loaded = l.hash, l.text, d.now()
+}
+
+// prepare makes the policy of a config and refuses one that cannot be put in
+// force, or that would lock someone out.
+func (d *daemon) prepare(cfg *config.Config, t terms) (*policy, map[string]keptList, error) {
+	if err := needsRestart(d.policy.cfg, cfg); err != nil {
+		return nil, nil, err
+	}
+	kept, err := d.lists.open(cfg, d.kept, d.now())
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := merge(cfg, d.added.live(d.now()), named(kept))
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.back {
+		return p, kept, nil
+	}
+	if !t.force {
+		if err := d.newDangers(p, kept, t.guard); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := d.policy.loses(p); err != nil {
+		return nil, nil, refuse("%v", err)
+	}
+	if err := d.refuseHidden(p); err != nil {
+		return nil, nil, err
+	}
+	return p, kept, nil
+}
+
+// newDangers refuses a policy that would lock out someone whom the one in force
+// does not.
+func (d *daemon) newDangers(p *policy, kept map[string]keptList, g guard) error {
+	for _, k := range kept {
+		if err := checkList(p, k, g); err != nil {
+			return refuse("list %s: %v", k.Name, err)
+		}
+	}
+	old := d.policy.dangers(g)
+	for _, line := range p.dangers(g) {
+		if !slices.Contains(old, line) {
+			return refuse("nothing was changed: %s (or add --force to `headgate reload` or `apply` if you mean it)", line)
+		}
+	}
 	return nil
 }
 

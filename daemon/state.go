@@ -35,8 +35,9 @@ type state struct {
 
 // addedRule is kept as text and read again at each start, like the file's.
 type addedRule struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
+	Name string    `json:"name"`
+	Text string    `json:"text"`
+	End  time.Time `json:"end,omitzero"` // zero: never
 	Origin
 }
 
@@ -44,14 +45,20 @@ type addedRule struct {
 func (s state) live(now time.Time) state {
 	s.Blocks = liveEntries(s.Blocks, now)
 	s.Allows = liveEntries(s.Allows, now)
+	s.Rules = slices.DeleteFunc(slices.Clone(s.Rules), func(r addedRule) bool { return ended(r.End, now) })
 	s.BlockImports = s.BlockImports.live(now)
 	s.AllowImports = s.AllowImports.live(now)
 	return s
 }
 
-// nextEnd returns when the next entry ends, if any does.
+// nextEnd returns when the next entry or rule ends, if any does.
 func (s state) nextEnd() (time.Time, bool) {
 	var next time.Time
+	for _, r := range s.Rules {
+		if !r.End.IsZero() && (next.IsZero() || r.End.Before(next)) {
+			next = r.End
+		}
+	}
 	for _, list := range [][]Entry{s.Blocks, s.Allows} {
 		for _, e := range list {
 			if !e.End.IsZero() && (next.IsZero() || e.End.Before(next)) {
@@ -93,9 +100,12 @@ func (s state) rule(name string) int {
 
 func liveEntries(list []Entry, now time.Time) []Entry {
 	return slices.DeleteFunc(slices.Clone(list), func(e Entry) bool {
-		return !e.End.IsZero() && !e.End.After(now)
+		return ended(e.End, now)
 	})
 }
+
+// ended reports whether an end has come; the zero time never does.
+func ended(end, now time.Time) bool { return !end.IsZero() && !end.After(now) }
 
 // withEntry returns list with e. An entry of the same prefix and reason is
 // replaced unless it ends later: to shorten one, it is removed first, so that
@@ -190,6 +200,9 @@ func (s store) load(now time.Time) (state, error) {
 	}
 	anchor(st.Blocks, now)
 	anchor(st.Allows, now)
+	for i, r := range st.Rules {
+		st.Rules[i].End = anchored(r.End, now)
+	}
 	st.BlockImports, st.AllowImports = st.BlockImports.anchored(now), st.AllowImports.anchored(now)
 	for _, b := range slices.Concat(st.BlockImports, st.AllowImports) {
 		if err := s.loadImport(b); err != nil {
@@ -202,10 +215,15 @@ func (s store) load(now time.Time) (state, error) {
 // anchor gives wall-clock ends the monotonic reading of now.
 func anchor(list []Entry, now time.Time) {
 	for i, e := range list {
-		if !e.End.IsZero() {
-			list[i].End = now.Add(e.End.Sub(now))
-		}
+		list[i].End = anchored(e.End, now)
 	}
+}
+
+func anchored(end, now time.Time) time.Time {
+	if end.IsZero() {
+		return end
+	}
+	return now.Add(end.Sub(now))
 }
 
 // save writes st as it is at now, in one step: a reader sees the old file or
@@ -215,6 +233,9 @@ func (s store) save(st state, now time.Time) error {
 	st.Version = stateVersion
 	settle(st.Blocks, now)
 	settle(st.Allows, now)
+	for i, r := range st.Rules {
+		st.Rules[i].End = settled(r.End, now)
+	}
 	st.BlockImports, st.AllowImports = st.BlockImports.settled(now), st.AllowImports.settled(now)
 	data, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
@@ -230,22 +251,25 @@ func (s store) save(st state, now time.Time) error {
 // step of the wall clock while running does not get into the file.
 func settle(list []Entry, now time.Time) {
 	for i, e := range list {
-		if !e.End.IsZero() {
-			list[i].End = now.Round(0).Add(e.End.Sub(now)).UTC().Truncate(time.Millisecond)
-		}
+		list[i].End = settled(e.End, now)
 	}
+}
+
+func settled(end, now time.Time) time.Time {
+	if end.IsZero() {
+		return end
+	}
+	return now.Round(0).Add(end.Sub(now)).UTC().Truncate(time.Millisecond)
 }
 
 // anchored and settled are anchor and settle for imports, which others share.
 // What has ended is left out, so that its file need not be there.
 func (list bulks) anchored(now time.Time) bulks {
-	return list.moved(now, func(end time.Time) time.Time { return now.Add(end.Sub(now)) })
+	return list.moved(now, func(end time.Time) time.Time { return anchored(end, now) })
 }
 
 func (list bulks) settled(now time.Time) bulks {
-	return list.moved(now, func(end time.Time) time.Time {
-		return now.Round(0).Add(end.Sub(now)).UTC().Truncate(time.Millisecond)
-	})
+	return list.moved(now, func(end time.Time) time.Time { return settled(end, now) })
 }
 
 func (list bulks) moved(now time.Time, move func(time.Time) time.Time) bulks {

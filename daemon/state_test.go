@@ -12,7 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var prefixOption = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
+var prefixOption = cmp.Options{
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+}
 
 func entry(prefix, reason string, end time.Time) Entry {
 	return Entry{Prefix: netip.MustParsePrefix(prefix), Reason: reason, End: end, Origin: Origin{From: FromCommand}}

@@ -30,7 +30,9 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 		Allows:  len(prefixes(d.policy.allows)) + d.policy.manyAllows.size(),
 	}
 	st.Lists = d.listStatus()
+	st.Trial = d.trialStatus()
 	st.Faults = faults(network, err, http)
+	st.Config.Warnings = append(st.Config.Warnings, d.troubles()...)
 	for _, l := range st.Lists {
 		if l.Read.IsZero() {
 			st.Faults = append(st.Faults, fmt.Sprintf("list %s is empty: %s", l.Name, l.Error))
@@ -61,6 +63,9 @@ func faults(n NetworkStatus, err error, h HTTPStatus) []string {
 	if err != nil {
 		out = append(out, "the network gate cannot be read: "+err.Error())
 	}
+	if n.Opened {
+		out = append(out, openedFault)
+	}
 	for _, i := range n.Interfaces {
 		if i.ProgramID == 0 {
 			out = append(out, fmt.Sprintf("interface %s is not attached: %s", i.Name, i.Warning))
@@ -76,12 +81,23 @@ func faults(n NetworkStatus, err error, h HTTPStatus) []string {
 	return out
 }
 
+// openedFault is what status says while the gate is open by `panic`.
+const openedFault = "THE NETWORK GATE IS OPEN TO EVERYTHING by `headgate panic`: nothing is dropped (headgate panic --off closes it)"
+
+// troubles are what goes wrong beside the filtering. The caller holds d.mu.
+func (d *daemon) troubles() (out []string) {
+	if err := d.history.failing(); err != nil {
+		out = append(out, fmt.Sprintf("history is not written: %v (make room in %s)", err, d.policy.cfg.State.Dir))
+	}
+	return out
+}
+
 // countedRules returns the rules in force with their counters, then those set
 // aside. The caller holds d.mu.
 func (d *daemon) countedRules(packets map[string]maps.Counters, requests map[string]l7.Counters) []Rule {
 	out := []Rule{}
 	for _, r := range d.policy.rules {
-		w := wireRule(r)
+		w := d.wireRule(r)
 		if r.Gate == config.GateNetwork {
 			c := packets[r.Name]
 			w.Packets = &Verdicts{c.PassedPackets, c.RefusedPackets, c.WatchedPackets}
@@ -93,15 +109,20 @@ func (d *daemon) countedRules(packets map[string]maps.Counters, requests map[str
 		out = append(out, w)
 	}
 	for _, r := range d.policy.aside {
-		out = append(out, wireRule(r))
+		out = append(out, d.wireRule(r))
 	}
+	d.hits.fill(out)
 	return out
 }
 
-func wireRule(r liveRule) Rule {
+func (d *daemon) wireRule(r liveRule) Rule {
 	w := Rule{
 		Name: r.Name, Gate: string(r.Gate), Mode: string(r.Mode), Text: r.Text,
 		Aside: r.aside, Origin: r.origin,
+	}
+	if !r.end.IsZero() {
+		e := remaining(Entry{End: r.end}, d.now())
+		w.End, w.EndsIn = e.End, e.EndsIn
 	}
 	if r.Gate != "" {
 		w.WorstCase = config.WorstCase(r.Rule)

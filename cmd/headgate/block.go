@@ -12,8 +12,8 @@ where it comes through a proxy. Without --for or --forever it lasts 1 hour.
 
 A block keeps its end over restarts. Blocks of one prefix with different reasons
 stand beside each other, and the latest end counts. Allow wins over block. A
-block of the management sources, of a declared proxy or of where you are logged
-in from by SSH (also through sudo) needs --force.` + longFile,
+block of the management sources, of a declared proxy, of the default gateway or of
+where you are logged in from by SSH (also through sudo) needs --force.` + longFile,
 		Example: `  headgate block 203.0.113.9
   headgate block 203.0.113.0/24 --for 10m --reason "scans ports"
   headgate block 2001:db8:5:6::/64 --forever
@@ -43,7 +43,7 @@ says that there was none, and names what covers it still.`,
   headgate unblock 203.0.113.9 --reason "scans ports"`,
 		Args: need("address or prefix"),
 		RunE: work(func(cmd *cobra.Command, args []string) error {
-			return blockList.take(cmd, e, args[0], reason)
+			return blockList.take(cmd, e, args[0], reason, false)
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "only the block with this `text`")

@@ -19,6 +19,7 @@ import (
 // client asks the daemon over its control socket.
 type client struct {
 	socket string
+	header http.Header // from where the user asks
 	http   http.Client
 	wait   time.Duration // for an answer
 }
@@ -36,7 +37,30 @@ func (e *env) client() (*client, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}
-	return &client{socket: socket, wait: askTime, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
+	return &client{socket: socket, header: e.whence(), wait: askTime, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
+}
+
+// whence tells the daemon from where its user asks, for the record of changes
+// and so that he does not lock himself out.
+func (e *env) whence() http.Header {
+	h := http.Header{}
+	if s := e.inherit("SSH_CONNECTION"); s != "" {
+		h.Set(daemon.SessionHeader, s)
+	}
+	if s := e.inherit("SUDO_USER"); s != "" {
+		h.Set(daemon.SudoHeader, s)
+	}
+	return h
+}
+
+// inherit returns a variable of the environment, or of the processes above:
+// sudo and su take some out.
+func (e *env) inherit(name string) string {
+	v := e.getenv(name)
+	if v == "" && e.above != nil {
+		v = e.above(name)
+	}
+	return v
 }
 
 // unreachable is an error of the way to the daemon: it was not asked.
@@ -63,6 +87,7 @@ func (c *client) ask(ctx context.Context, method, path string, in, out any) erro
 	if err != nil {
 		return err
 	}
+	req.Header = c.header.Clone()
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return unreachable{c.unanswered(err)}

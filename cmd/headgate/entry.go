@@ -99,19 +99,14 @@ func lasting(x daemon.Entry) string {
 }
 
 // sshPeer is where whoever types sits, by what sshd left in the environment.
-// sudo and su take it out, so the processes above are looked at as well.
 func sshPeer(e *env) netip.Addr {
-	from := e.getenv("SSH_CONNECTION")
-	if from == "" && e.above != nil {
-		from = e.above("SSH_CONNECTION")
-	}
-	first, _, _ := strings.Cut(from, " ")
+	first, _, _ := strings.Cut(e.inherit("SSH_CONNECTION"), " ")
 	a, _ := netip.ParseAddr(first)
 	return a.WithZone("")
 }
 
 // take removes the entries of one prefix from the list.
-func (l list) take(cmd *cobra.Command, e *env, arg, reason string) error {
+func (l list) take(cmd *cobra.Command, e *env, arg, reason string, force bool) error {
 	p, err := config.ParsePrefix(arg)
 	if err != nil {
 		return badInput{err}
@@ -119,6 +114,9 @@ func (l list) take(cmd *cobra.Command, e *env, arg, reason string) error {
 	q := url.Values{"prefix": {p.String()}}
 	if cmd.Flags().Changed("reason") {
 		q.Set("reason", reason)
+	}
+	if force {
+		q.Set("force", "true")
 	}
 	var r daemon.EntryReply
 	if err := e.ask(cmd.Context(), http.MethodDelete, l.path+"?"+q.Encode(), nil, &r); err != nil {

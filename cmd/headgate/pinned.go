@@ -53,6 +53,7 @@ func showPinnedStatus(e *env, dead error) error {
 		{"http", "down with the daemon"},
 		{"lists", fmt.Sprintf("%d blocked, %d allowed", st.Blocks, st.Allows)},
 	})
+	printAlarms(e, st)
 	fmt.Fprintln(e.out)
 	printRules(e, st.Rules)
 	printDrops(e, st.Network.Reasons)

@@ -107,7 +107,8 @@ Without a command it shows what the daemon does right now.`,
 		newRun(e), newCheck(e), newStatus(e), newRule(e),
 		newBlock(e), newUnblock(e), newBlocks(e),
 		newAllow(e), newDisallow(e), newAllows(e), newVouch(e), newUnvouch(e), newVouches(e),
-		newReload(e), newReattach(e), newDetach(e), newVersion(e), newHTTPGate(e),
+		newReload(e), newReattach(e), newApply(e), newConfirm(e), newRollback(e), newUndo(e), newHistory(e),
+		newPanic(e), newDetach(e), newVersion(e), newHTTPGate(e),
 	)
 	return root
 }

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/daemon"
 )
 
@@ -51,31 +54,67 @@ func newRuleRemove(e *env) *cobra.Command {
 }
 
 func newRuleList(e *env) *cobra.Command {
-	return &cobra.Command{
-		Use:     "ls",
-		Short:   "List all rules and where each came from",
-		Example: "  headgate rule ls -o json",
-		Args:    cobra.NoArgs,
+	var unused string
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List all rules, where each came from and when it was last hit",
+		Long: `Lists all rules: where each came from, who added it, until when it holds, and when
+it was last hit, which is to say had a packet or request to judge.
+
+With --unused it lists the rules that nothing has hit for so long, and that were
+in force all that time.`,
+		Example: `  headgate rule ls -o json
+  headgate rule ls --unused 30d`,
+		Args: cobra.NoArgs,
 		RunE: work(func(cmd *cobra.Command, _ []string) error {
 			rules, err := e.rules(cmd.Context())
 			if err != nil {
 				return err
 			}
+			if unused != "" {
+				d, err := config.ParseDuration(unused)
+				if err != nil {
+					return badf("--unused: %w", err)
+				}
+				before := time.Now().Add(-d)
+				rules.Rules = slices.DeleteFunc(rules.Rules, func(r daemon.Rule) bool { return !unusedSince(r, before) })
+			}
 			if done, err := e.asJSON(rules); done {
 				return err
 			}
-			rows := [][]string{{"RULE", "GATE", "MODE", "FROM", "BY", "WHY", "TEXT"}}
-			for _, r := range rules.Rules {
-				mode := r.Mode
-				if r.Aside != "" {
-					mode = "not in force"
-				}
-				rows = append(rows, []string{r.Name, r.Gate, mode, r.From, r.By, r.Why, r.Text})
-			}
-			table(e.out, rows)
-			fmt.Fprintln(e.out, "else: pass")
+			listRules(e, rules.Rules, unused)
 			return nil
 		}),
+	}
+	cmd.Flags().StringVar(&unused, "unused", "", "only what nothing has hit for this `time`: 30d")
+	return cmd
+}
+
+// unusedSince reports whether r was in force then, and hit by nothing since.
+func unusedSince(r daemon.Rule, then time.Time) bool {
+	since := r.Since
+	if !r.At.IsZero() && r.At.After(since) {
+		since = r.At
+	}
+	return r.Aside == "" && !since.IsZero() && !since.After(then) && !r.LastHit.After(then)
+}
+
+func listRules(e *env, rules []daemon.Rule, unused string) {
+	if unused != "" && len(rules) == 0 {
+		fmt.Fprintf(e.out, "every rule was hit within %s, or is younger\n", unused)
+		return
+	}
+	rows := [][]string{{"RULE", "GATE", "MODE", "FROM", "BY", "WHY", "ENDS", "LAST HIT", "TEXT"}}
+	for _, r := range rules {
+		mode := r.Mode
+		if r.Aside != "" {
+			mode = "not in force"
+		}
+		rows = append(rows, []string{r.Name, r.Gate, mode, r.From, r.By, r.Why, moment(r.End), moment(r.LastHit), r.Text})
+	}
+	table(e.out, rows)
+	if unused == "" {
+		fmt.Fprintln(e.out, "else: pass")
 	}
 }
 
@@ -110,10 +149,19 @@ func showRule(e *env, r daemon.Rule) {
 	if r.By != "" {
 		from += ", by " + r.By
 	}
+	if r.Peer.IsValid() {
+		from += " at " + r.Peer.String()
+	}
 	if !r.At.IsZero() {
 		from += ", " + moment(r.At)
 	}
 	rows := [][]string{{"rule", r.Name}, {"text", r.Text}, {"from", from}}
+	if r.EndsIn > 0 {
+		rows = append(rows, []string{"ends", moment(r.End) + ", in " + daemon.Span(r.EndsIn)})
+	}
+	if !r.Since.IsZero() {
+		rows = append(rows, []string{"last hit", moment(r.LastHit)}, []string{"last refused", moment(r.LastRefused)}, []string{"in force since", moment(r.Since)})
+	}
 	if r.Why != "" {
 		rows = append(rows, []string{"why", r.Why})
 	}

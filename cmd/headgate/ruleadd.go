@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,8 @@ import (
 type ruleFlags struct {
 	protocol, rate, burst, limit, algorithm, mode, gate string
 	ports, per, method, path, host                      []string
-	why, file                                           string
+	why, file, span                                     string
+	force                                               bool
 
 	// network gate
 	from, to, except, sourcePorts, icmpTypes, vlan, iface []string
@@ -39,8 +41,14 @@ restart. The flags are the keys of a rule in the config. A rule of the same name
 that was added before is replaced and keeps its counts, unless what it counts
 by changes.
 
-With --mode watch it counts what it would refuse and refuses nothing.`,
+With --mode watch it counts what it would refuse and refuses nothing.
+
+A rule with --for is removed at its end by the daemon; while that is dead, the
+rule stays. A rule of the network gate that would stop your own SSH session needs
+--force: one whose bucket you would share with strangers, or one too slow to type
+in. Sessions from network.management, and from what is allowed, pass all rules.`,
 		Example: `  headgate rule add syn-web --protocol tcp --ports 80,443 --per source --rate 200/s --burst 400
+  headgate rule add udp --protocol udp --per total --rate 50000/s --for 2h --why "ticket 81"
   headgate rule add drip --from 203.0.113.0/24 --protocol udp --per source/24,56 --rate 100/s --then-block 60s --then-after 100/1s
   headgate rule add login --method POST --path /login --per client --limit 5/min
   headgate rule add search --path '/search/**' --per key --rate 10/s --mode watch --why "ticket 81"
@@ -51,7 +59,15 @@ With --mode watch it counts what it would refuse and refuses nothing.`,
 			if err != nil {
 				return err
 			}
-			return addRule(cmd.Context(), e, r, f.why)
+			q := daemon.RuleRequest{Rule: r.Text, Why: f.why, Force: f.force}
+			if f.span != "" {
+				d, err := config.ParseDuration(f.span)
+				if err != nil {
+					return badf("--for: %w", err)
+				}
+				q.For = int64((d + time.Second - 1) / time.Second)
+			}
+			return addRule(cmd.Context(), e, q)
 		}),
 	}
 	flags := cmd.Flags()
@@ -79,6 +95,8 @@ With --mode watch it counts what it would refuse and refuses nothing.`,
 	flags.StringSliceVar(&f.host, "host", nil, "host names; *.example.com is any below it")
 	flags.StringVar(&f.mode, "mode", "", "enforce or watch")
 	flags.StringVar(&f.gate, "gate", "", "network or http, where the rest does not tell")
+	flags.StringVar(&f.span, "for", "", "how `long`: 90s, 10m, 2h, 7d; without it there is no end")
+	flags.BoolVar(&f.force, "force", false, "even where it may stop your own session")
 	flags.StringVar(&f.why, "why", "", "`text` kept with the rule")
 	flags.StringVar(&f.file, "file", "", "read the rule from a `file` (- is standard input) instead of flags")
 	return cmd
@@ -219,9 +237,8 @@ func scalar(v string) string {
 	return string(word)
 }
 
-func addRule(ctx context.Context, e *env, r config.Rule, why string) error {
+func addRule(ctx context.Context, e *env, q daemon.RuleRequest) error {
 	var reply daemon.RuleReply
-	q := daemon.RuleRequest{Rule: r.Text, Why: why}
 	if err := e.ask(ctx, http.MethodPost, "/v1/rules", q, &reply); err != nil {
 		return err
 	}
@@ -231,13 +248,18 @@ func addRule(ctx context.Context, e *env, r config.Rule, why string) error {
 	switch {
 	case reply.Was == "":
 		fmt.Fprintf(e.out, "added rule %s: %s\n", reply.Rule.Name, reply.Rule.Text)
-	case reply.Was == reply.Rule.Text:
+	case reply.Was == reply.Rule.Text && reply.Rule.EndsIn == 0:
 		fmt.Fprintf(e.out, "rule %s was there already\n", reply.Rule.Name)
 	default:
 		fmt.Fprintf(e.out, "changed rule %s: %s\n  was: %s\n", reply.Rule.Name, reply.Rule.Text, reply.Was)
 	}
 	if reply.Fresh {
 		fmt.Fprintln(e.out, "  it counts by something else now: all its buckets start full")
+	}
+	if reply.Rule.EndsIn > 0 {
+		fmt.Fprintf(e.out, "  ends in %s, at %s\n", daemon.Span(reply.Rule.EndsIn), moment(reply.Rule.End))
+	} else {
+		fmt.Fprintln(e.out, "  without an end (say --for to give it one; `headgate rule ls --unused 30d` finds what is forgotten)")
 	}
 	fmt.Fprintf(e.out, "  worst case: %s\n", reply.Rule.WorstCase)
 	e.warn(reply.Warnings)

@@ -47,6 +47,7 @@ func showStatus(ctx context.Context, e *env, hints bool) error {
 		return err
 	}
 	printHead(e, st)
+	printAlarms(e, st)
 	fmt.Fprintln(e.out)
 	printRules(e, st.Rules)
 	printDrops(e, st.Network.Reasons)
@@ -82,6 +83,16 @@ func printHead(e *env, st daemon.Status) {
 	if !st.Config.OK {
 		fmt.Fprintf(e.out, "LAST RELOAD FAILED, the config of %s stays in force:\n  %s\n",
 			st.Config.Loaded.UTC().Format(time.DateTime), strings.ReplaceAll(st.Config.Error, "\n", "\n  "))
+	}
+}
+
+// printAlarms shouts what must not be forgotten.
+func printAlarms(e *env, st daemon.Status) {
+	if st.Network.Opened {
+		fmt.Fprintln(e.out, "THE NETWORK GATE IS OPEN TO EVERYTHING: nothing is dropped by it; `headgate panic --off` closes it")
+	}
+	if t := st.Trial; t != nil {
+		fmt.Fprintf(e.out, "ON TRIAL: %s, by %s, rolled back in %s: `headgate confirm` keeps it\n", t.File, firstOf(t.By, "someone"), daemon.Span(t.EndsIn))
 	}
 }
 
