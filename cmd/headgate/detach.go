@@ -4,15 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/daemon"
 )
 
 func newDetach(e *env) *cobra.Command {
-	var all bool
+	var all, purge bool
 	var pins string
 	cmd := &cobra.Command{
 		Use:   "detach --all",
@@ -21,13 +23,20 @@ func newDetach(e *env) *cobra.Command {
 nothing is dropped by the network gate any more. Programs of others stay.
 
 It works with the daemon dead. With the daemon alive, "headgate reload" or a
-restart attaches again; the HTTP gate goes on.`,
+restart attaches again; the HTTP gate goes on.
+
+With --purge, for which the daemon must be stopped, it also removes what was
+added from the command line (state.dir): nothing but the config is left.`,
 		Example: `  headgate detach --all
-  headgate detach --all --pins /sys/fs/bpf/headgate`,
+  headgate detach --all --pins /sys/fs/bpf/headgate
+  systemctl stop headgate && headgate detach --all --purge`,
 		Args: cobra.NoArgs,
 		RunE: work(func(cmd *cobra.Command, _ []string) error {
 			if !all {
 				return badf("say --all: it takes the network gate off all interfaces")
+			}
+			if purge {
+				return e.uninstall(pins)
 			}
 			var r daemon.DetachReply
 			err := e.ask(cmd.Context(), http.MethodPost, "/v1/detach", nil, &r)
@@ -48,6 +57,27 @@ restart attaches again; the HTTP gate goes on.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all interfaces, and all pins")
+	cmd.Flags().BoolVar(&purge, "purge", false, "also remove state.dir: blocks, allows and rules from the command line")
 	cmd.Flags().StringVar(&pins, "pins", "", "`folder` of the pins, for a dead daemon (default: state.pins of the config)")
 	return cmd
+}
+
+// uninstall leaves nothing of a daemon that is stopped.
+func (e *env) uninstall(pins string) error {
+	data, err := os.ReadFile(e.configPath())
+	if err != nil {
+		return badf("read config, which names state.dir: %w", err)
+	}
+	cfg, err := config.Parse(e.configPath(), data)
+	if err != nil {
+		return badInput{err}
+	}
+	if err := daemon.DetachAll(firstOf(pins, cfg.State.Pins)); err != nil {
+		return err
+	}
+	if err := daemon.Purge(cfg.State.Dir); err != nil {
+		return err
+	}
+	fmt.Fprintln(e.out, "nothing of headgate is attached, pinned or kept any more")
+	return nil
 }
