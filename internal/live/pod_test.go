@@ -25,6 +25,7 @@ type pod struct {
 	disks map[string]string // the host's folder in the place of a hostPath
 	id    string
 	log   *os.File
+	calls []string // the system calls that are allowed; nil: all
 }
 
 var pods atomic.Uint64

@@ -33,6 +33,20 @@ func (p *pod) spec(c containerSpec, bundle string) object {
 	}
 	security := c.SecurityContext
 	caps := capabilities(security.Capabilities.Drop, security.Capabilities.Add)
+	linux := object{
+		"cgroupsPath": "/" + p.id, "namespaces": p.namespaces(), "rootfsPropagation": "rslave",
+		"maskedPaths": masked, "readonlyPaths": readonly,
+		"resources": object{
+			"devices": []object{{"allow": false, "access": "rwm"}},
+			"memory":  object{"limit": memory(c.Resources.Limits.Memory)},
+		},
+	}
+	if p.calls != nil {
+		linux["seccomp"] = object{
+			"defaultAction": "SCMP_ACT_ERRNO", "architectures": []string{},
+			"syscalls": []object{{"names": p.calls, "action": "SCMP_ACT_ALLOW"}},
+		}
+	}
 	return object{
 		"ociVersion": "1.0.2",
 		"process": object{
@@ -43,11 +57,7 @@ func (p *pod) spec(c containerSpec, bundle string) object {
 		},
 		"root":   object{"path": "rootfs", "readonly": security.ReadOnlyRootFilesystem},
 		"mounts": append(ownMounts(), p.mounts(c, bundle)...),
-		"linux": object{
-			"cgroupsPath": "/" + p.id, "namespaces": p.namespaces(), "rootfsPropagation": "rslave",
-			"maskedPaths": masked, "readonlyPaths": readonly,
-			"resources": object{"devices": []object{{"allow": false, "access": "rwm"}}, "memory": object{"limit": memory(c.Resources.Limits.Memory)}},
-		},
+		"linux":  linux,
 	}
 }
 
