@@ -316,6 +316,10 @@ type NetworkStatus struct {
 	IPv4       *Room       `json:"ipv4,omitempty"` // prefixes of rules and lists
 	IPv6       *Room       `json:"ipv6,omitempty"`
 	Warnings   []string    `json:"warnings,omitempty"`
+	Faults     []string    `json:"faults,omitempty"` // of the pins and of looking at interfaces
+
+	Repairs  []Repair          `json:"repairs,omitempty"`  // the last, of what others took away
+	Repaired map[string]uint64 `json:"repaired,omitempty"` // how many since the start, by kind
 }
 
 // Room is how many prefixes of one family the network gate holds, and may hold.
@@ -326,11 +330,12 @@ type Room struct {
 
 // Interface is one interface and what the kernel says is attached to it.
 type Interface struct {
-	Name       string `json:"name"`
+	Name       string `json:"name"`        // or the item of network.interfaces that stands for none
 	AttachMode string `json:"attach_mode"` // native, generic, none; out of sight: in another network namespace
 	ProgramID  uint32 `json:"program_id"`
 	Pin        string `json:"pin"`
-	Warning    string `json:"warning,omitempty"`
+	Warning    string `json:"warning,omitempty"` // such as why generic, or why not attached
+	Fault      string `json:"fault,omitempty"`   // why it is not as the config says
 }
 
 // Reason is what one cause of a verdict has seen.

@@ -85,7 +85,14 @@ func TestCoverIsRemoved(t *testing.T) {
 			}
 			for what, remove := range map[string]func() error{
 				"attach": func() error {
-					_, err := attach(g, pins, iface, config.AttachAuto)
+					dev, err := netlink.LinkByName(iface)
+					if err != nil {
+						return err
+					}
+					h, err := attach(g.Program, pins, nicOf(dev), config.AttachAuto)
+					if err == nil {
+						h.close()
+					}
 					return err
 				},
 				"cover again and uncover": func() error {

@@ -122,7 +122,8 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return serve(ctx, admin, &http.Server{Handler: d.adminHandler()}) })
 	tasks.Go(func() error { return d.expire(ctx) })
 	tasks.Go(func() error { return d.keepFilling(ctx) })
-	tasks.Go(func() error { return d.reconcile(ctx) })
+	tasks.Go(func() error { return d.network.followInterfaces(ctx) })
+	tasks.Go(func() error { return d.network.checkGateways(ctx) })
 	tasks.Go(func() error { return d.network.follow(ctx) })
 	tasks.Go(func() error { return d.network.sweep(ctx) })
 	tasks.Go(func() error { return d.heedStrikes(ctx) })
@@ -170,7 +171,7 @@ func newDaemon(o Options) (*daemon, error) {
 		started: time.Now(),
 		now:     time.Now,
 		store:   newStore(l.cfg.State.Dir),
-		network: &network{log: o.Log},
+		network: newNetwork(o.Log),
 		http:    newHTTPGate(o.Log, o.Stderr, shared),
 		wake:    make(chan struct{}, 1),
 		refill:  make(chan struct{}, 1),
@@ -322,20 +323,6 @@ func (d *daemon) dropEnded(ctx context.Context) error {
 	}
 	d.added = live
 	return nil
-}
-
-// reconcile looks now and then whether the program is still attached.
-func (d *daemon) reconcile(ctx context.Context) error {
-	tick := time.NewTicker(5 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			d.network.reconcile()
-		}
-	}
 }
 
 // watchConfig reloads after changes of the config or its key file.

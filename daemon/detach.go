@@ -11,11 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detach takes our program off one interface and removes its pin.
-func detach(pins, iface string) error {
-	return detachPin(filepath.Join(linkDir(pins), iface))
-}
-
+// detachPin takes our program off the interface of a pinned link and removes the
+// pin.
 func detachPin(pin string) error {
 	l, err := link.LoadPinnedLink(pin, nil)
 	if err != nil {

@@ -21,12 +21,25 @@ var far = []net.IP{
 // defaultGateways returns the next hops of the host's default routes as they
 // are now; none on a host without one.
 func defaultGateways() ([]netip.Addr, error) {
+	hops, err := defaultHops()
 	var all []netip.Addr
-	add := func(ip net.IP) {
-		if a, ok := netip.AddrFromSlice(ip); ok && !slices.Contains(all, a.Unmap()) {
-			all = append(all, a.Unmap())
+	for _, h := range hops {
+		if h.gateway.IsValid() && !slices.Contains(all, h.gateway) {
+			all = append(all, h.gateway)
 		}
 	}
+	return all, err
+}
+
+// defaultHop is one next hop of a default route.
+type defaultHop struct {
+	index   int        // of its interface
+	gateway netip.Addr // invalid: the link itself
+}
+
+// defaultHops returns the hops of the default routes that the host uses now.
+func defaultHops() ([]defaultHop, error) {
+	var all []defaultHop
 	for _, to := range far {
 		// the entry that matches, with all its hops, not the one chosen
 		routes, err := netlink.RouteGetWithOptions(to, &netlink.RouteGetOptions{FIBMatch: true})
@@ -37,25 +50,38 @@ func defaultGateways() ([]netip.Addr, error) {
 			return all, fmt.Errorf("ask for the route to %s: %w", to, err)
 		}
 		for _, r := range routes {
-			if !isDefault(r.Dst) {
-				continue
-			}
-			add(r.Gw)
-			addVia(r.Via, add)
-			for _, hop := range r.MultiPath {
-				add(hop.Gw)
-				addVia(hop.Via, add)
+			for _, h := range hopsOf(r) {
+				if !slices.Contains(all, h) {
+					all = append(all, h)
+				}
 			}
 		}
 	}
 	return all, nil
 }
 
-// addVia adds a next hop of the other family (RFC 5549).
-func addVia(d netlink.Destination, add func(net.IP)) {
-	if via, ok := d.(*netlink.Via); ok {
-		add(via.Addr)
+// hopsOf returns where r leads if it is a default route.
+func hopsOf(r netlink.Route) []defaultHop {
+	if !isDefault(r.Dst) {
+		return nil
 	}
+	if len(r.MultiPath) == 0 {
+		return []defaultHop{{r.LinkIndex, nextHop(r.Gw, r.Via)}}
+	}
+	var all []defaultHop
+	for _, hop := range r.MultiPath {
+		all = append(all, defaultHop{hop.LinkIndex, nextHop(hop.Gw, hop.Via)})
+	}
+	return all
+}
+
+// nextHop is the gateway; via is one of the other family (RFC 5549).
+func nextHop(gw net.IP, via netlink.Destination) netip.Addr {
+	if v, ok := via.(*netlink.Via); ok {
+		gw = v.Addr
+	}
+	a, _ := netip.AddrFromSlice(gw)
+	return a.Unmap()
 }
 
 func isDefault(dst *net.IPNet) bool {

@@ -32,6 +32,7 @@ var described = []struct {
 	{"headgate_packet_bytes_total", "Frame bytes by verdict and its one reason.", []string{"verdict", "reason"}},
 	{"headgate_interface_attached", "Whether the network gate's program is attached.", []string{"interface"}},
 	{"headgate_interface_native", "Whether it is attached in native mode.", []string{"interface"}},
+	{"headgate_interface_repairs_total", "Times that something of the network gate that others took away was put back.", []string{"reason"}},
 	{"headgate_table_slots", "Places in the bucket table.", nil},
 	{"headgate_table_live_slots", "Places whose bucket is not full.", nil},
 	{"headgate_table_evicted_live_total", "Buckets that lost their place while not full.", nil},
@@ -112,6 +113,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, i := range st.Network.Interfaces {
 		gauge("headgate_interface_attached", oneIf(i.ProgramID != 0), i.Name)
 		gauge("headgate_interface_native", oneIf(i.ProgramID != 0 && i.AttachMode == "native"), i.Name)
+	}
+	for _, kind := range []string{repairPins, repairLink, repairProgram} {
+		count("headgate_interface_repairs_total", st.Network.Repaired[kind], kind)
 	}
 	held, oldest, failing := 0, int64(0), 0.0
 	for _, l := range st.Lists {

@@ -2,13 +2,15 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
-	"github.com/headgate/headgate/maps"
+	gate "github.com/headgate/headgate/maps"
 )
 
 // status asks the kernel what is attached and counted. The counters are by
 // rule name.
-func (n *network) status() (NetworkStatus, map[string]maps.Counters, error) {
+func (n *network) status() (NetworkStatus, map[string]gate.Counters, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	st := NetworkStatus{Interfaces: []Interface{}, Detached: n.detached}
@@ -18,33 +20,57 @@ func (n *network) status() (NetworkStatus, map[string]maps.Counters, error) {
 	st.On = true
 	if n.gate == nil {
 		for _, iface := range n.now.cfg.Network.Interfaces {
-			st.Interfaces = append(st.Interfaces, Interface{Name: iface, AttachMode: "none", Warning: detachedWhy})
+			st.Interfaces = append(st.Interfaces, Interface{Name: iface, AttachMode: "none", Warning: detachedWhy, Fault: detachedWhy})
 		}
 		return st, nil, nil
 	}
 	st.Opened = n.gate.Opened()
-	have, err := attachments(n.pins)
-	if err != nil {
-		return st, nil, err
+	for _, k := range n.picks {
+		st.Interfaces = append(st.Interfaces, n.interfaceStatus(k))
 	}
-	for _, iface := range n.now.cfg.Network.Interfaces {
-		st.Interfaces = append(st.Interfaces, n.interfaceStatus(iface, have))
+	if n.pinFault != "" {
+		st.Faults = append(st.Faults, n.pinFault)
 	}
+	if n.unsettled != nil {
+		st.Faults = append(st.Faults, n.unsettled.Error())
+	}
+	st.Repairs, st.Repaired = slices.Clone(n.repairs.last), maps.Clone(n.repairs.counts)
 	counters, err := n.count(&st)
 	return st, counters, err
 }
 
-func (n *network) interfaceStatus(iface string, have []Attachment) Interface {
-	for _, a := range have {
-		if a.Interface == iface && a.ProgramID != 0 {
-			return Interface{Name: iface, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin, Warning: firstOf(a.Warning, n.notes[iface])}
-		}
+// interfaceStatus asks the kernel about one interface, or says why it is not
+// attached.
+func (n *network) interfaceStatus(k pick) Interface {
+	h := n.held[k.index]
+	if h == nil {
+		why := firstOf(n.faults[k.name], "nothing of headgate is attached")
+		return Interface{Name: k.name, AttachMode: "none", Warning: why, Fault: why}
 	}
-	why := n.faults[iface]
-	if why == "" {
-		why = "nothing of headgate is attached"
+	a, err := look(h.link, h.name, h.pin)
+	i := Interface{
+		Name: h.name, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin,
+		Warning: firstOf(a.Warning, firstOf(h.note, k.note)), Fault: n.faults[k.name],
 	}
-	return Interface{Name: iface, AttachMode: "none", Warning: why}
+	if err != nil {
+		i.Fault = err.Error()
+	}
+	if i.ProgramID == 0 && i.Fault == "" {
+		i.Fault = i.Warning
+	}
+	return i
+}
+
+// notFiltered says of each interface, or item of the config, why nothing is
+// attached.
+func (n *network) notFiltered() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(n.faults)) {
+		all = append(all, fmt.Sprintf("interface %s: %s", name, n.faults[name]))
+	}
+	return all
 }
 
 func firstOf(a, b string) string {
@@ -54,7 +80,7 @@ func firstOf(a, b string) string {
 	return b
 }
 
-func (n *network) count(st *NetworkStatus) (map[string]maps.Counters, error) {
+func (n *network) count(st *NetworkStatus) (map[string]gate.Counters, error) {
 	reasons, err := n.gate.Reasons()
 	if err != nil {
 		return nil, err

@@ -28,10 +28,36 @@ type network struct {
 	gate     *maps.Gate // nil: off
 	pinLock  *os.File   // held while gate is open
 	pins     string
-	now      *policy           // in force
-	faults   map[string]string // interface → why nothing is attached
-	notes    map[string]string // interface → what attaching said, such as why generic
+	now      *policy // in force
 	detached bool
+
+	held      map[int]*hold     // what is attached, by index; nil: not looked at yet
+	picks     []pick            // what network.interfaces stood for when last looked at
+	faults    map[string]string // interface, or item of the config → why it is not as the config says
+	leave     map[string]string // interface → why it is left alone until a reload
+	lost      map[string]string // interface → how its program was taken off, until it is back
+	left      []string          // what patterns left out, as last logged
+	pinFault  string            // what is wrong with the pins
+	unsettled error             // of the last reconcile
+	repairs   repairLog
+	indices   map[string]int // of interfaces that rules name, as the rules have them
+
+	checks    []gatewayCheck
+	checkDue  chan struct{}
+	unchecked map[string]bool // interfaces that are attached without a check
+
+	stub programs // in the place of the gate's programs: for tests
+}
+
+func newNetwork(log *slog.Logger) *network {
+	n := &network{log: log, checkDue: make(chan struct{}, 1)}
+	n.forgive()
+	return n
+}
+
+// forgive forgets why interfaces are left alone: a start or a reload tries all.
+func (n *network) forgive() {
+	n.leave, n.lost, n.unchecked = map[string]string{}, map[string]string{}, map[string]bool{}
 }
 
 // apply puts p in force, or leaves all as it was: the rules and lists first,
@@ -50,13 +76,14 @@ func (n *network) apply(p *policy) error {
 		if err := n.load(p); err != nil {
 			return n.restore(nil, err)
 		}
-		fresh, err := n.attachAll(p.cfg)
+		n.forgive()
+		fresh, err := n.align(p, true)
 		if err != nil {
 			return n.restore(fresh, err)
 		}
 		n.settle()
 	}
-	n.now, n.detached, n.faults = p, false, nil
+	n.now, n.detached = p, false
 	return nil
 }
 
@@ -88,9 +115,14 @@ func (n *network) load(p *policy) error {
 }
 
 func (n *network) loadRules(p *policy) error {
+	nics, err := listNICs()
+	if err != nil {
+		return err
+	}
 	if err := n.gate.SetRules(p.networkRules(), p.cfg.Network.Management, p.named); err != nil {
 		return fmt.Errorf("load rules into the network gate: %w", err)
 	}
+	n.indices = ruleIndices(p, nics)
 	return nil
 }
 
@@ -102,10 +134,11 @@ func (n *network) loadLists(p *policy) error {
 }
 
 // restore goes back to what was in force before cause, and says so if that
-// fails too. fresh are the interfaces attached since.
-func (n *network) restore(fresh []string, cause error) error {
-	for _, iface := range fresh {
-		if err := detach(n.pins, iface); err != nil {
+// fails too. fresh is what was attached since.
+func (n *network) restore(fresh []*hold, cause error) error {
+	for _, h := range fresh {
+		delete(n.held, h.index)
+		if err := h.release(); err != nil {
 			cause = errors.Join(cause, err)
 		}
 	}
@@ -116,7 +149,11 @@ func (n *network) restore(fresh []string, cause error) error {
 		}
 		return cause
 	}
-	if err := n.load(n.now); err != nil {
+	err := n.load(n.now)
+	if err == nil {
+		_, err = n.align(n.now, false)
+	}
+	if err != nil {
 		return fmt.Errorf("%w; going back failed too: %w", cause, err)
 	}
 	return cause
@@ -243,100 +280,6 @@ func (n *network) sweep(ctx context.Context) error {
 	return nil
 }
 
-// attachAll attaches every interface that is named and returns those that had
-// nothing of ours before.
-func (n *network) attachAll(cfg *config.Config) (fresh []string, err error) {
-	before, err := attachments(n.pins)
-	if err != nil {
-		return nil, err
-	}
-	for _, iface := range cfg.Network.Interfaces {
-		a, err := attach(n.gate, n.pins, iface, cfg.Network.AttachMode)
-		if err != nil {
-			return fresh, err
-		}
-		if !attachedTo(before, iface) {
-			fresh = append(fresh, iface)
-			n.log.Info("attached", "interface", iface, "mode", a.AttachMode, "program", a.ProgramID)
-		}
-		n.note(a)
-	}
-	return fresh, nil
-}
-
-// note keeps what attaching said, and logs it once.
-func (n *network) note(a Attachment) {
-	if a.Warning != "" && n.notes[a.Interface] != a.Warning {
-		n.log.Warn(a.Warning, "interface", a.Interface)
-	}
-	if n.notes == nil {
-		n.notes = map[string]string{}
-	}
-	n.notes[a.Interface] = a.Warning
-}
-
-// detachOthers takes the program off interfaces that are no longer named.
-func (n *network) detachOthers(cfg *config.Config) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if _, err := os.Stat(n.pins); err != nil {
-		return nil
-	}
-	have, err := attachments(n.pins)
-	if err != nil {
-		return err
-	}
-	for _, a := range have {
-		if slices.Contains(cfg.Network.Interfaces, a.Interface) {
-			continue
-		}
-		if err := detachPin(a.Pin); err != nil { // named as the interface was then
-			return err
-		}
-		n.log.Info("detached: no longer named in network.interfaces", "interface", a.Interface)
-	}
-	return uncoverAll(n.pins)
-}
-
-// attachedTo reports whether the kernel runs our program on iface.
-func attachedTo(list []Attachment, iface string) bool {
-	return slices.ContainsFunc(list, func(a Attachment) bool {
-		return a.Interface == iface && a.ProgramID != 0
-	})
-}
-
-// reconcile attaches again where an interface went away and came back, and
-// notes why where it cannot.
-func (n *network) reconcile() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.gate == nil || n.now == nil || n.detached {
-		return
-	}
-	have, err := attachments(n.pins)
-	if err != nil {
-		n.log.Error("look at attached programs", "err", err)
-		return
-	}
-	faults := map[string]string{}
-	for _, iface := range n.now.cfg.Network.Interfaces {
-		if attachedTo(have, iface) {
-			continue
-		}
-		a, err := attach(n.gate, n.pins, iface, n.now.cfg.Network.AttachMode)
-		if err != nil {
-			faults[iface] = err.Error()
-			if n.faults[iface] != err.Error() {
-				n.log.Error("attach again", "interface", iface, "err", err)
-			}
-			continue
-		}
-		n.note(a)
-		n.log.Info("attached again", "interface", iface, "mode", a.AttachMode)
-	}
-	n.faults = faults
-}
-
 // detachAll takes our programs off all interfaces and removes all pins. A
 // reload attaches again.
 func (n *network) detachAll() ([]string, error) {
@@ -345,7 +288,11 @@ func (n *network) detachAll() ([]string, error) {
 	if n.gate == nil {
 		return []string{}, nil
 	}
-	names := slices.Clone(n.now.cfg.Network.Interfaces)
+	names := []string{}
+	for _, h := range n.held {
+		names = append(names, h.name)
+	}
+	slices.Sort(names)
 	n.release()
 	n.detached = true
 	return names, DetachAll(n.pins)
@@ -368,6 +315,8 @@ func (n *network) releaseIdle() bool {
 }
 
 func (n *network) release() {
+	closeAll(n.held)
+	n.held, n.picks, n.faults, n.pinFault = nil, nil, nil, ""
 	if n.gate != nil {
 		n.gate.Close()
 		n.gate = nil

@@ -37,7 +37,7 @@ func Inspect(pins, dir string, now time.Time) (Pinned, error) {
 	table := Table(held.Table)
 	p := Pinned{Network: NetworkStatus{On: true, Opened: held.Opened, Interfaces: []Interface{}, Table: &table}, Rules: []Rule{}}
 	for _, a := range attached {
-		p.Network.Interfaces = append(p.Network.Interfaces, Interface{a.Interface, a.AttachMode, a.ProgramID, a.Pin, a.Warning})
+		p.Network.Interfaces = append(p.Network.Interfaces, Interface{Name: a.Interface, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin, Warning: a.Warning})
 	}
 	for _, r := range held.Reasons {
 		p.Network.Reasons = append(p.Network.Reasons, Reason(r))

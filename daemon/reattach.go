@@ -31,85 +31,93 @@ type ReattachReply struct {
 func (n *network) reattach(q ReattachRequest) (ReattachReply, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	dev, mode, err := n.reattachable(q)
+	at, mode, err := n.reattachable(q)
 	if err != nil {
 		return ReattachReply{}, err
 	}
-	was, err := n.attachmentOf(dev)
-	if err != nil {
-		return ReattachReply{}, err
+	was := Attachment{Interface: at.name, AttachMode: "none"}
+	h := n.held[at.index]
+	if h != nil {
+		if was, err = look(h.link, h.name, h.pin); err != nil {
+			return ReattachReply{}, err
+		}
 	}
 	if was.AttachMode == string(mode) || mode == config.AttachAuto && was.AttachMode == string(config.AttachNative) {
 		return ReattachReply{q.Interface, was.AttachMode, was.AttachMode, was.ProgramID, ""}, nil
 	}
-	a, err := n.swap(dev, was, mode)
+	if h, err = n.swap(at, h, was, mode); err != nil {
+		return ReattachReply{}, err
+	}
+	a, err := look(h.link, h.name, h.pin)
 	if err != nil {
 		return ReattachReply{}, err
 	}
 	n.log.Info("attach mode changed", "interface", a.Interface, "was", was.AttachMode, "mode", a.AttachMode)
-	n.note(a)
 	delete(n.faults, a.Interface)
-	return ReattachReply{a.Interface, was.AttachMode, a.AttachMode, a.ProgramID, a.Warning}, nil
+	delete(n.leave, a.Interface)
+	return ReattachReply{a.Interface, was.AttachMode, a.AttachMode, a.ProgramID, h.note}, nil
 }
 
 // reattachable checks what q asks for.
-func (n *network) reattachable(q ReattachRequest) (netlink.Link, config.AttachMode, error) {
+func (n *network) reattachable(q ReattachRequest) (nic, config.AttachMode, error) {
 	switch {
 	case n.gate == nil && n.detached:
-		return nil, "", refuse("%s: %s", q.Interface, detachedWhy)
+		return nic{}, "", refuse("%s: %s", q.Interface, detachedWhy)
 	case n.gate == nil:
-		return nil, "", refuse("the network gate is off: name interfaces in network.interfaces")
-	case !slices.Contains(n.now.cfg.Network.Interfaces, q.Interface):
-		return nil, "", notThere("%s is not in network.interfaces: %s", q.Interface, strings.Join(n.now.cfg.Network.Interfaces, ", "))
+		return nic{}, "", refuse("the network gate is off: name interfaces in network.interfaces")
 	}
 	mode := n.now.cfg.Network.AttachMode
 	if q.Mode != "" {
 		mode = config.AttachMode(q.Mode)
 	}
 	if mode != config.AttachAuto && mode != config.AttachNative && mode != config.AttachGeneric {
-		return nil, "", badInput("mode %q: native, generic or auto", q.Mode)
+		return nic{}, "", badInput("mode %q: native, generic or auto", q.Mode)
 	}
-	dev, err := netlink.LinkByName(q.Interface)
-	if err != nil {
-		return nil, "", refuse("reattach %s: no such interface now", q.Interface)
+	i := slices.IndexFunc(n.picks, func(k pick) bool { return k.name == q.Interface })
+	switch {
+	case i < 0:
+		return nic{}, "", notThere("%s is not in network.interfaces: %s", q.Interface, strings.Join(n.now.cfg.Network.Interfaces, ", "))
+	case n.picks[i].index == 0:
+		return nic{}, "", refuse("reattach %s: no such interface now", q.Interface)
+	case n.picks[i].fault != "":
+		return nic{}, "", refuse("reattach %s: %s", q.Interface, n.picks[i].fault)
 	}
-	return dev, mode, nil
+	return n.picks[i].nic, mode, nil
 }
 
-// attachmentOf is what of ours is on dev.
-func (n *network) attachmentOf(dev netlink.Link) (Attachment, error) {
-	have, err := attachments(n.pins)
+// swap takes the program off and attaches it in mode, or as it was where that
+// fails. Nothing passes unjudged meanwhile; attach removes the cover.
+func (n *network) swap(at nic, h *hold, was Attachment, mode config.AttachMode) (*hold, error) {
+	if h == nil {
+		return n.put(at, mode)
+	}
+	dev, err := netlink.LinkByIndex(at.index)
 	if err != nil {
-		return Attachment{}, err
-	}
-	for _, a := range have {
-		if a.Interface == dev.Attrs().Name && a.ProgramID != 0 {
-			return a, nil
-		}
-	}
-	return Attachment{Interface: dev.Attrs().Name, AttachMode: "none"}, nil
-}
-
-// swap takes the program off dev and attaches it in mode, or as it was where
-// that fails. Nothing passes unjudged meanwhile; attach removes the cover.
-func (n *network) swap(dev netlink.Link, was Attachment, mode config.AttachMode) (Attachment, error) {
-	name := dev.Attrs().Name
-	if was.ProgramID == 0 {
-		return attach(n.gate, n.pins, name, mode)
+		return nil, refuse("reattach %s: no such interface now", at.name)
 	}
 	if err := cover(n.gate, n.pins, dev); err != nil {
-		return Attachment{}, fmt.Errorf("%w; nothing was changed", err)
+		return nil, fmt.Errorf("%w; nothing was changed", err)
 	}
-	if err := detachPin(was.Pin); err != nil {
-		return Attachment{}, errors.Join(err, uncoverAll(n.pins))
+	if err := h.release(); err != nil {
+		return nil, errors.Join(err, uncoverAll(n.pins))
 	}
-	a, err := attach(n.gate, n.pins, name, mode)
+	delete(n.held, at.index)
+	h, err = n.put(at, mode)
 	if err == nil {
-		return a, nil
+		return h, nil
 	}
-	if _, back := attach(n.gate, n.pins, name, config.AttachMode(was.AttachMode)); back != nil {
+	if _, back := n.put(at, config.AttachMode(was.AttachMode)); back != nil {
 		// the cover stays: it is all that judges now
-		return a, fmt.Errorf("%w; going back to %s failed too: %w; a tc program judges in its place until `headgate reload` attaches again", err, was.AttachMode, back)
+		return nil, fmt.Errorf("%w; going back to %s failed too: %w; a tc program judges in its place until `headgate reload` attaches again", err, was.AttachMode, back)
 	}
-	return a, refuse("%v; it is attached in %s mode as before", err, was.AttachMode)
+	return nil, refuse("%v; it is attached in %s mode as before", err, was.AttachMode)
+}
+
+// put attaches and keeps the hold.
+func (n *network) put(at nic, mode config.AttachMode) (*hold, error) {
+	h, err := attach(n.programs(), n.pins, at, mode)
+	if err == nil {
+		n.held[at.index] = h
+	}
+	return h, err
 }

@@ -141,7 +141,7 @@ func (d *daemon) reloadFor(ctx context.Context, asked bool, q ReloadRequest, who
 		Generation: d.conf.generation,
 		Hash:       next.hash,
 		Rules:      len(d.policy.rules),
-		Warnings:   append(d.policy.warnings(), d.tagWarnings(d.policy)...),
+		Warnings:   slices.Concat(d.policy.warnings(), d.tagWarnings(d.policy), d.network.notFiltered()),
 	}, nil
 }
 
@@ -244,7 +244,7 @@ func (d *daemon) newDangers(p *policy, kept map[string]keptList, g guard) error 
 // detachOthers takes the program off interfaces that cfg does not name. It
 // comes last and only logs: by then the new policy is in force.
 func (d *daemon) detachOthers(cfg *config.Config) {
-	if err := d.network.detachOthers(cfg); err != nil {
+	if err := d.network.dropOthers(cfg); err != nil {
 		d.log.Error("detach from interfaces that are no longer named", "err", err)
 	}
 }

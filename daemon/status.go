@@ -67,10 +67,14 @@ func faults(n NetworkStatus, err error, h HTTPStatus) []string {
 		out = append(out, openedFault)
 	}
 	for _, i := range n.Interfaces {
-		if i.ProgramID == 0 {
-			out = append(out, fmt.Sprintf("interface %s is not attached: %s", i.Name, i.Warning))
+		switch {
+		case i.ProgramID == 0:
+			out = append(out, fmt.Sprintf("interface %s is not attached: %s", i.Name, firstOf(i.Fault, i.Warning)))
+		case i.Fault != "":
+			out = append(out, fmt.Sprintf("interface %s: %s", i.Name, i.Fault))
 		}
 	}
+	out = append(out, n.Faults...)
 	if h.On && !h.Up {
 		why := h.Error
 		if why == "" {

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+const (
+	// gatherFor gathers the burst of events that one change of an interface
+	// makes.
+	gatherFor = 100 * time.Millisecond
+	// checkEvery is how often is looked at what raises no event: a link detached
+	// by force, a pin removed, something mounted over the bpffs. It is a few
+	// system calls an interface.
+	checkEvery = 2 * time.Second
+	// retryEvery is how often an interface that refused the program is tried
+	// again: a link of others that goes raises no event either.
+	retryEvery = 10 * time.Second
+)
+
+// followInterfaces keeps what is attached true to the config as interfaces and
+// default routes come and go, until ctx ends.
+func (n *network) followInterfaces(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := n.followEvents(ctx); err != nil {
+			n.log.Error("follow interfaces: trying again", "err", err)
+			pause(ctx, time.Second)
+		}
+	}
+	return nil
+}
+
+func (n *network) followEvents(ctx context.Context) error {
+	links, routes := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64)
+	done := make(chan struct{})
+	defer close(done)
+	ignore := func(error) {} // the channel's end says it
+	if err := netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{ErrorCallback: ignore}); err != nil {
+		return fmt.Errorf("subscribe to interfaces: %w", err)
+	}
+	defer drain(links)
+	if err := netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{ErrorCallback: ignore}); err != nil {
+		return fmt.Errorf("subscribe to routes: %w", err)
+	}
+	defer drain(routes)
+	check, retry := time.NewTicker(checkEvery), time.NewTicker(retryEvery)
+	defer check.Stop()
+	defer retry.Stop()
+	due := time.After(0) // what came before the subscription
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case _, ok := <-links:
+			if !ok { // more came than the socket holds: begin anew
+				return errors.New("the kernel's messages on interfaces ended")
+			}
+			due = shortly(due)
+		case r, ok := <-routes:
+			if !ok {
+				return errors.New("the kernel's messages on routes ended")
+			}
+			if isMainDefault(r.Route) {
+				due = shortly(due)
+			}
+		case <-due:
+			due = nil
+			n.reconcile(nil)
+		case <-check.C:
+			n.reconcile(func() bool { return !n.sound() })
+		case <-retry.C:
+			n.reconcile(n.refused)
+		}
+	}
+}
+
+// shortly is due, or a moment from now if nothing is.
+func shortly(due <-chan time.Time) <-chan time.Time {
+	if due != nil {
+		return due
+	}
+	return time.After(gatherFor)
+}
+
+// drain lets a subscription's goroutine end that waits to send.
+func drain[T any](updates <-chan T) {
+	go func() {
+		for range updates {
+		}
+	}()
+}
+
+// reconcile aligns again, if needed says so.
+func (n *network) reconcile(needed func() bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gate == nil || n.now == nil || n.detached || needed != nil && !needed() {
+		return
+	}
+	_, err := n.align(n.now, false)
+	if err != nil && (n.unsettled == nil || n.unsettled.Error() != err.Error()) {
+		n.log.Error("hold interfaces to the config", "err", err)
+	}
+	n.unsettled = err
+}
+
+// refused reports whether an interface that is there could not be attached.
+func (n *network) refused() bool {
+	for _, k := range n.picks {
+		if k.index != 0 && n.held[k.index] == nil && n.leave[k.name] == "" {
+			return true
+		}
+	}
+	return n.unsettled != nil
+}

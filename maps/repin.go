@@ -1,0 +1,45 @@
+package maps
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Unpinned returns the names of the gate's maps that have no pin under pins:
+// somebody removed it, or something else is mounted there now.
+func (g *Gate) Unpinned(pins string) []string {
+	var names []string
+	for name := range g.mapsByName() {
+		if _, err := os.Lstat(filepath.Join(MapDir(pins), name)); err != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Repin pins again the maps that Unpinned tells of. Buckets and blocks are in
+// the maps, which the gate holds open, so nothing is lost meanwhile.
+func (g *Gate) Repin(pins string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	dir := MapDir(pins)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the folder of pins %s: %w", dir, err)
+	}
+	all := g.mapsByName()
+	var errs []error
+	for _, name := range g.Unpinned(pins) {
+		// a map that thinks it is pinned would try to move its pin
+		m, err := all[name].Clone()
+		if err == nil {
+			err = m.Pin(filepath.Join(dir, name))
+			m.Close()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("pin map %s again: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
