@@ -124,7 +124,7 @@ func TestStartWithoutPrivilegeLeavesNothing(t *testing.T) {
 // A start that fails at the interface leaves nothing pinned behind.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	h := newHost(t, "network: {interfaces: [IFACE, lo], attach_mode: native}\n")
-	h.exits(1, []string{"attach lo", "refuses native XDP"}, "run")
+	h.exits(1, []string{"attach lo in native mode", "attach_mode"}, "run")
 	if left, err := os.ReadDir(h.pins); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("pinned: %v, %v", left, err)
 	}
