@@ -86,6 +86,9 @@ func adoptSizes(spec *ebpf.CollectionSpec, dir string) error {
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
+		if errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("open the pinned map %s: %w (%s)", path, unix.EPERM, caps.WhyRefused())
+		}
 		if err != nil {
 			return fmt.Errorf("open the pinned map %s: %w (remove the file if it is not Headgate's)", path, err)
 		}
