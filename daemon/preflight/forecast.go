@@ -79,8 +79,5 @@ func (f *Facts) notes() []string {
 	if f.XDP == nil {
 		notes = append(notes, "the kernel does not tell what its driver can do (it does since Linux 6.3)")
 	}
-	if t := f.HidesTags(); t != nil {
-		notes = append(notes, t.Error())
-	}
 	return notes
 }

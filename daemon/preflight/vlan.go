@@ -14,9 +14,9 @@ type Hidden struct {
 // Error is the finding in one line.
 func (h *Hidden) Error() string {
 	if h.Sure {
-		return fmt.Sprintf("%s takes the VLAN tag out of frames before the network gate sees them, so a rule with vlan would never match (%s)", h.Interface, h.Cure)
+		return fmt.Sprintf("%s takes the VLAN tag out of frames before the network gate sees them, so a rule with vlan would never match (cure: %s)", h.Interface, h.Cure)
 	}
-	return fmt.Sprintf("%s may get frames whose VLAN tag is beside them, where the network gate does not see it: a rule with vlan then does not match (%s)", h.Interface, h.Cure)
+	return fmt.Sprintf("%s may get frames whose VLAN tag is beside them, where the network gate does not see it: a rule with vlan then does not match (cure: %s)", h.Interface, h.Cure)
 }
 
 // HidesTags tells whether frames reach the network gate without their VLAN tag;
@@ -28,15 +28,15 @@ func (f *Facts) HidesTags() *Hidden {
 	switch {
 	case f.Kind == "veth" && f.Peer != nil:
 		if f.Peer.Features["tx-vlan-hw-insert"] {
-			return &Hidden{f.Name, false, fmt.Sprintf("cure: ethtool -K %s txvlan off", f.Peer.Name)}
+			return &Hidden{f.Name, false, fmt.Sprintf("ethtool -K %s txvlan off", f.Peer.Name)}
 		}
 	case f.Kind == "veth":
 		// the peer cannot be asked: whoever has seen to it says so by rxvlan off
 		if f.Features["rx-vlan-hw-parse"] {
-			return &Hidden{f.Name, false, fmt.Sprintf("cure: ethtool -K PEER txvlan off in its peer's namespace, then ethtool -K %s rxvlan off, which says that it is done", f.Name)}
+			return &Hidden{f.Name, false, fmt.Sprintf("ethtool -K PEER txvlan off in its peer's namespace, then ethtool -K %s rxvlan off, which says that it is done", f.Name)}
 		}
 	case f.Features["rx-vlan-hw-parse"]:
-		return &Hidden{f.Name, true, fmt.Sprintf("cure: ethtool -K %s rxvlan off", f.Name)}
+		return &Hidden{f.Name, true, fmt.Sprintf("ethtool -K %s rxvlan off", f.Name)}
 	}
 	return nil
 }
