@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help generate build check test soak demo bench fuzz clean
+.PHONY: help generate build check test soak demo bench image fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -41,6 +41,11 @@ demo: build ## both gates against a flood, live (root, about 30 s)
 bench: build ## the table of bench/latest.json; BENCH=flood runs a part, ALL_PEERS=1 compares with more
 	@deploy/packages bench $(if $(ALL_PEERS),peers) || true
 	go run ./bench -part=$(BENCH) $(if $(ALL_PEERS),-all-peers)
+
+image: build ## bin/image, a container image on scratch, tried as the DaemonSet (root, about 1 min)
+	@deploy/packages test image
+	deploy/image bin headgate:$(VERSION)
+	HEADGATE_IMAGE=$(CURDIR)/bin/image go test -count=1 -run '^TestDaemonSet' ./internal/live
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

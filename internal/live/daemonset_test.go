@@ -20,7 +20,6 @@ func shipped(t *testing.T, h *host, m manifest) (address string) {
 	t.Helper()
 	address = h.link.Gate.IPv4.String() + ":8080"
 	files := m.ConfigMaps["headgate"]
-	files["headgate.yaml"] = strings.Replace(files["headgate.yaml"], "[auto]", "["+h.link.Gate.Interface+"]", 1)
 	files["headgate.yaml"] += `  - {name: game, match: {protocol: udp, ports: [9000]}, per: source, rate: 100/s, burst: 100}
 block: [203.0.113.9]
 http: {listen: "` + address + `", upstream: "` + upstream(t, h.net) + `"}
