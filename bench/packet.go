@@ -81,8 +81,14 @@ func packetPart(ctx context.Context, _ options) ([]Result, error) {
 		}
 		all = append(all, results...)
 	}
-	rules, err := rulesCases(ctx)
-	return append(all, rules...), err
+	for _, cases := range []func(context.Context) ([]Result, error){rulesCases, listedCases} {
+		results, err := cases(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, results...)
+	}
+	return all, nil
 }
 
 // packetSingle measures the program that is attached, on one source, and how

@@ -31,12 +31,21 @@ type packetBench struct {
 }
 
 func newPacketBench(slots uint32, rules ...config.Rule) (*packetBench, error) {
+	return newListedBench(slots, nil, rules...)
+}
+
+// newListedBench makes a gate that also blocks prefixes.
+func newListedBench(slots uint32, listed []netip.Prefix, rules ...config.Rule) (*packetBench, error) {
 	b := &packetBench{}
 	var err error
 	if b.gate, err = maps.Open(maps.Options{Slots: slots}); err != nil {
 		return nil, err
 	}
 	if err := b.gate.SetRules(rules, config.Management{}, nil); err != nil {
+		return nil, err
+	}
+	// before the programs are loaded, which read the tables as they are then
+	if err := block(b.gate, listed); err != nil {
 		return nil, err
 	}
 	if b.table, err = spray.OnTable(b.gate, maps.ClockMeasured); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/headgate/headgate/config"
@@ -14,9 +15,10 @@ import (
 func rulesCases(ctx context.Context) ([]Result, error) {
 	rate := config.Rate{Amount: 1, Interval: 20 * time.Second, Unit: config.Count}
 	meeting := spray.Meeting(rate, 1000)
-	all, err := compareRules(ctx, "rules", []ruleCase{
-		{"1", []config.Rule{meeting}},
-		{"10 000", append(spray.Mixed(10_000), meeting)},
+	load := packetCase{sources: 1000}
+	all, err := compareRules(ctx, "rules", load, newSlots, []ruleCase{
+		{name: "1", rules: []config.Rule{meeting}},
+		{name: "10 000", rules: append(spray.Mixed(10_000), meeting)},
 	})
 	if err != nil {
 		return nil, err
@@ -30,23 +32,23 @@ func rulesCases(ctx context.Context) ([]Result, error) {
 			r.Name = fmt.Sprintf("limit-%d", i)
 			rules = append(rules, r)
 		}
-		limits = append(limits, ruleCase{fmt.Sprint(n), rules})
+		limits = append(limits, ruleCase{name: fmt.Sprint(n), rules: rules})
 	}
-	more, err := compareRules(ctx, "limits on a packet", limits)
+	more, err := compareRules(ctx, "limits on a packet", load, newSlots, limits)
 	return append(all, more...), err
 }
 
 type ruleCase struct {
-	name  string
-	rules []config.Rule
+	name   string
+	rules  []config.Rule
+	listed []netip.Prefix // blocked
 }
 
-func compareRules(ctx context.Context, name string, cases []ruleCase) ([]Result, error) {
-	load := packetCase{sources: 1000}
+func compareRules(ctx context.Context, name string, load packetCase, slots uint32, cases []ruleCase) ([]Result, error) {
 	var runners []*runner
 	var frame []byte
 	for _, c := range cases {
-		b, err := newPacketBench(newSlots, c.rules...)
+		b, err := newListedBench(slots, c.listed, c.rules...)
 		if err != nil {
 			return nil, err
 		}

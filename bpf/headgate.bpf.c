@@ -31,6 +31,7 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 {
 	__u32 generation = READ(control->generation) & 1;
 	__u16 source = 0, service;
+	__u64 held;
 	struct plan *plan = bpf_map_lookup_elem(&plans, &generation);
 	struct limit_set *set;
 	struct prefix *prefix;
@@ -47,12 +48,13 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 	prefix = match_prefix(p, control);
 	if (prefix) {
 		source = prefix->class[generation & 1];
-		if ((service & CLASS_MANAGED) && (p->shape & SHAPE_PORTS) && (prefix->flags & PREFIX_MANAGEMENT) &&
+		held = READ(prefix->end);
+		if ((service & CLASS_MANAGED) && (p->shape & SHAPE_PORTS) && (held & PREFIX_MANAGEMENT) &&
 		    parsed == REASON_NO_RULE)
 			return REASON_MANAGEMENT;
-		if (prefix->flags & PREFIX_ALLOW)
+		if (held & PREFIX_ALLOW)
 			return parsed == REASON_NO_RULE ? REASON_ALLOW : parsed;
-		if (prefix_blocks(prefix, now))
+		if (end_blocks(held, now))
 			return REASON_BLOCK;
 	}
 	if (struck(p, plan, now))

@@ -127,41 +127,44 @@ struct {
 	__type(value, struct limit_id);
 } limit_ids SEC(".maps");
 
-/* What holds by source prefix alone. Daemon: writes. Program: reads. The sizes
- * are bounds: an entry takes memory when it is made.
+/* What holds by prefix, as a source and as a destination. Daemon: maps them into
+ * memory and writes. Program: reads. They grow with what they hold: a larger
+ * one comes with the program anew.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1048576);
-	__type(key, struct prefix4_key);
-	__type(value, struct prefix);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct prefix_line4);
 } prefixes4 SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 262144);
-	__type(key, struct prefix6_key);
-	__type(value, struct prefix);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct prefix_line6);
 } prefixes6 SEC(".maps");
 
-/* What a packet's destination is to the rules. Daemon: writes. Program: reads. */
+/* By the first bits of an address: the lengths that are worth a look. Written
+ * like the above.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
-	__type(key, struct prefix4_key);
-	__type(value, struct destination);
-} destinations4 SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, (1 << ROOT4_BITS) / ROOT_GROUP);
+	__type(key, __u32);
+	__type(value, struct root_group);
+} roots4 SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 65536);
-	__type(key, struct prefix6_key);
-	__type(value, struct destination);
-} destinations6 SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, (1 << ROOT6_BITS) / ROOT_GROUP);
+	__type(key, __u32);
+	__type(value, struct root_group);
+} roots6 SEC(".maps");
 
 /* The host's own addresses. Daemon: writes. Program: reads, for errors that
  * quote a packet of ours.

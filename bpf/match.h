@@ -6,6 +6,7 @@
 
 #include "maps.h"
 #include "parse.h"
+#include "prefix.h"
 
 static __always_inline __u16 class_at(__u32 generation, __u32 place)
 {
@@ -72,48 +73,17 @@ static __always_inline bool load_destination(struct xdp_md *ctx, const struct pa
 	return true;
 }
 
-static __always_inline void key6(struct prefix6_key *key, __u64 hi, __u64 lo)
-{
-	__u32 *words = (__u32 *)key->address;
-
-	key->bits = 128;
-	words[0] = bpf_htonl(hi >> 32);
-	words[1] = bpf_htonl((__u32)hi);
-	words[2] = bpf_htonl(lo >> 32);
-	words[3] = bpf_htonl((__u32)lo);
-}
-
-static __always_inline void key4(struct prefix4_key *key, __u64 lo)
-{
-	key->bits = 32;
-	*(__u32 *)key->address = bpf_htonl((__u32)lo);
-}
-
 static __always_inline __u16 match_destination(struct xdp_md *ctx, const struct packet *p,
 					       const struct control *control,
 					       __u32 generation)
 {
-	struct destination *destination = NULL;
+	struct prefix *prefix;
 	__u64 hi = 0, lo = 0;
 
 	if (!load_destination(ctx, p, &hi, &lo))
 		return 0;
-	if (p->shape & SHAPE_IPV6) {
-		struct prefix6_key key = {};
-
-		if (!control->destinations6)
-			return 0;
-		key6(&key, hi, lo);
-		destination = bpf_map_lookup_elem(&destinations6, &key);
-	} else {
-		struct prefix4_key key = {};
-
-		if (!control->destinations4)
-			return 0;
-		key4(&key, lo);
-		destination = bpf_map_lookup_elem(&destinations4, &key);
-	}
-	return destination ? destination->class[generation & 1] : 0;
+	prefix = p->shape & SHAPE_IPV6 ? prefix6_of(hi, lo, control) : prefix4_of(lo, control);
+	return prefix ? prefix->to_class[generation & 1] : 0;
 }
 
 static __always_inline struct limit_set *set_at(__u32 generation, __u32 set)
@@ -224,27 +194,14 @@ static __always_inline struct limit_set *match_limits(struct xdp_md *ctx,
 static __always_inline struct prefix *match_prefix(const struct packet *p,
 						   const struct control *control)
 {
-	if (p->shape & SHAPE_IPV6) {
-		struct prefix6_key key = {};
-
-		if (!control->prefixes6)
-			return NULL;
-		key6(&key, p->hi, p->lo);
-		return bpf_map_lookup_elem(&prefixes6, &key);
-	} else {
-		struct prefix4_key key = {};
-
-		if (!control->prefixes4)
-			return NULL;
-		key4(&key, p->lo);
-		return bpf_map_lookup_elem(&prefixes4, &key);
-	}
+	if (p->shape & SHAPE_IPV6)
+		return prefix6_of(p->hi, p->lo, control);
+	return prefix4_of(p->lo, control);
 }
 
-static __always_inline bool prefix_blocks(const struct prefix *prefix, __u64 now)
+static __always_inline bool end_blocks(__u64 end, __u64 now)
 {
-	__u64 end = READ(prefix->block_end);
-
+	end &= BLOCK_FOREVER;
 	return end == BLOCK_FOREVER || (end && (__s64)(end - now) > 0);
 }
 

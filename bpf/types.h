@@ -158,36 +158,52 @@ struct interface_key {
 	__u32 index;
 };
 
-#define BLOCK_FOREVER		(~0ULL)
-#define PREFIX_ALLOW		(1 << 0)
-#define PREFIX_MANAGEMENT	(1 << 1)
-
 /* What holds for a prefix, also by the prefixes that cover it: the latest end
- * and all flags, so that one look-up of the longest match says it all.
+ * and all flags, so that the record of the longest match says it all.
  */
 struct prefix {
-	__u64 block_end;	/* ticks; 0: no block; or BLOCK_FOREVER */
+	__u64 end;		/* of a block, and PREFIX_* in its lowest bits */
 	__u16 class[2];		/* in DIM_SOURCE, of each generation */
-	__u32 flags;
-	__u64 own_end;		/* what this prefix itself was given: for Go */
-	__u32 own_flags;
-	__u32 reserved;
+	__u16 to_class[2];	/* in DIM_DESTINATION */
 };
-_Static_assert(sizeof(struct prefix) == 32, "prefix layout");
+_Static_assert(sizeof(struct prefix) == 16, "prefix layout");
 
-struct destination {
-	__u16 class[2];		/* in DIM_DESTINATION, of each generation */
-	__u32 reserved;
+#define PREFIX_ALLOW		(1ULL << 0)
+#define PREFIX_MANAGEMENT	(1ULL << 1)
+#define PREFIX_FLAGS		3ULL
+#define BLOCK_FOREVER		(~PREFIX_FLAGS)	/* an end; 0: no block */
+
+#define PREFIX_WAYS	8	/* prefixes in a line of the tables of prefixes */
+#define KEY_SPILLED	(1ULL << 63)	/* of the last key: the line was full once */
+
+/* What a key is, prefix.h says; 0 is none. */
+struct prefix_line4 {
+	__u64 key[PREFIX_WAYS];
+	struct prefix prefix[PREFIX_WAYS];
+};
+_Static_assert(sizeof(struct prefix_line4) == 192, "the keys are one cache line");
+
+struct prefix_name {
+	__u64 hi;
+	__u64 lo;
 };
 
-struct prefix4_key {
-	__u32 bits;
-	__u8 address[4];
+struct prefix_line6 {
+	__u64 key[PREFIX_WAYS];
+	struct prefix prefix[PREFIX_WAYS];
+	struct prefix_name name[PREFIX_WAYS];
+	__u8 bits[PREFIX_WAYS];	/* for Go */
+	__u8 reserved[56];
 };
+_Static_assert(sizeof(struct prefix_line6) == 384, "the keys are one cache line");
 
-struct prefix6_key {
-	__u32 bits;
-	__u8 address[16];
+#define ROOT4_BITS	16
+#define ROOT6_BITS	16
+#define ROOT_GROUP	16	/* roots in an entry */
+
+/* Lengths that are worth a look, a bit each, as prefix.h says. */
+struct root_group {
+	__u32 lengths[ROOT_GROUP];
 };
 
 struct own_address {
@@ -197,18 +213,20 @@ struct own_address {
 /* One entry, written by the daemon, read first by each packet. */
 struct control {
 	__u32 generation;	/* 0 or 1: which half of the tables holds */
-	__u32 prefixes4;	/* entries in each trie; 0 spares the look-up */
+	__u32 prefixes4;	/* prefixes in each table; 0 spares the look-up */
 	__u32 prefixes6;
 	__u32 flags;		/* CONTROL_* */
 	__u64 now;		/* the clock of a program loaded with fixed_clock */
-	__u32 destinations4;
-	__u32 destinations6;
 	__u64 leash_end;	/* ticks; 0: none. Past it, everything passes */
-	__u64 reserved[3];
+	__u64 short6;		/* IPv6 lengths 1 to 32 in use: bit 64 - length */
+	__u64 long6;		/* 65 to 128: bit 128 - length */
+	__u64 reserved[2];
 };
 _Static_assert(sizeof(struct control) == 64, "control is one cache line");
 
 #define CONTROL_OPEN	(1 << 0)	/* panic: everything passes */
+#define CONTROL_WHOLE4	(1 << 1)	/* 0.0.0.0/0 is a prefix */
+#define CONTROL_WHOLE6	(1 << 2)	/* ::/0 */
 
 #define META_MAGIC	0x48474154	/* "HGAT" */
 

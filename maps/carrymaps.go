@@ -140,17 +140,14 @@ func (g *Gate) restorePrefixes(held map[netip.Prefix]own) error {
 
 // readHeld calls each for what the table of one family holds.
 func readHeld(m *ebpf.Map, each func(netip.Prefix, own)) error {
-	note := func(p netip.Prefix, v bpfPrefix) {
-		if o := (own{v.OwnEnd, v.OwnFlags}); o != (own{}) {
+	t, err := openPrefixTable(m, [4]uint64{}, false)
+	if err != nil {
+		return err
+	}
+	t.each(func(p netip.Prefix, v bpfPrefix) {
+		if o := recordOwn(v); o != (own{}) {
 			each(p, o)
 		}
-	}
-	if m.KeySize() == 8 {
-		return readEntries(m, func(k bpfPrefix4Key, v bpfPrefix) {
-			note(netip.PrefixFrom(netip.AddrFrom4(k.Address), int(k.Bits)), v)
-		})
-	}
-	return readEntries(m, func(k bpfPrefix6Key, v bpfPrefix) {
-		note(netip.PrefixFrom(netip.AddrFrom16(k.Address), int(k.Bits)), v)
 	})
+	return t.close()
 }

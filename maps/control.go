@@ -18,7 +18,7 @@ type controlPage struct {
 }
 
 func openControl(m *ebpf.Map) (*controlPage, error) {
-	memory, err := mapMemory(m)
+	memory, err := mapMemory(m, true)
 	if err != nil {
 		return nil, err
 	}
@@ -26,11 +26,15 @@ func openControl(m *ebpf.Map) (*controlPage, error) {
 }
 
 // mapMemory maps all values of an array into memory.
-func mapMemory(m *ebpf.Map) ([]byte, error) {
+func mapMemory(m *ebpf.Map, writable bool) ([]byte, error) {
+	access := unix.PROT_READ
+	if writable {
+		access |= unix.PROT_WRITE
+	}
 	size := int(m.MaxEntries()) * int((m.ValueSize()+7)&^7)
 	page := unix.Getpagesize()
 	size = (size + page - 1) / page * page
-	memory, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	memory, err := unix.Mmap(m.FD(), 0, size, access, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s into memory: %w", m, err)
 	}
@@ -50,9 +54,16 @@ func (c *controlPage) setPrefixes(v4, v6 int) {
 	atomic.StoreUint32(&c.fields.Prefixes6, uint32(v6))
 }
 
-func (c *controlPage) setDestinations(v4, v6 int) {
-	atomic.StoreUint32(&c.fields.Destinations4, uint32(v4))
-	atomic.StoreUint32(&c.fields.Destinations6, uint32(v6))
+func (c *controlPage) setFlag(flag uint32, on bool) {
+	if on {
+		atomic.OrUint32(&c.fields.Flags, flag)
+	} else {
+		atomic.AndUint32(&c.fields.Flags, ^flag)
+	}
+}
+
+func (c *controlPage) hasFlag(flag uint32) bool {
+	return atomic.LoadUint32(&c.fields.Flags)&flag != 0
 }
 
 func (c *controlPage) setNow(ticks uint64) {

@@ -25,7 +25,7 @@ func (g *Gate) LoadCover() (*ebpf.Program, error) {
 	var o struct {
 		Cover *ebpf.Program `ebpf:"cover"`
 	}
-	if err := g.LoadBeside(spec, &o, ClockExact); err != nil {
+	if err := g.LoadBeside(spec, &o, g.clock); err != nil {
 		return nil, fmt.Errorf("tc program: %w", err)
 	}
 	return o.Cover, nil

@@ -19,16 +19,16 @@ type coverClassGroup struct {
 }
 
 type coverControl struct {
-	_             structs.HostLayout
-	Generation    uint32
-	Prefixes4     uint32
-	Prefixes6     uint32
-	Flags         uint32
-	Now           uint64
-	Destinations4 uint32
-	Destinations6 uint32
-	LeashEnd      uint64
-	Reserved      [3]uint64
+	_          structs.HostLayout
+	Generation uint32
+	Prefixes4  uint32
+	Prefixes6  uint32
+	Flags      uint32
+	Now        uint64
+	LeashEnd   uint64
+	Short6     uint64
+	Long6      uint64
+	Reserved   [2]uint64
 }
 
 type coverCpu struct {
@@ -62,12 +62,6 @@ type coverCpu struct {
 		Reserved uint8
 	}
 	Merged coverLimitSet
-}
-
-type coverDestination struct {
-	_        structs.HostLayout
-	Class    [2]uint16
-	Reserved uint32
 }
 
 type coverExtra struct {
@@ -180,26 +174,38 @@ type coverPlan struct {
 	Reserved2   [2]uint64
 }
 
-type coverPrefix struct {
-	_        structs.HostLayout
-	BlockEnd uint64
-	Class    [2]uint16
-	Flags    uint32
-	OwnEnd   uint64
-	OwnFlags uint32
-	Reserved uint32
+type coverPrefixLine4 struct {
+	_      structs.HostLayout
+	Key    [8]uint64
+	Prefix [8]struct {
+		_       structs.HostLayout
+		End     uint64
+		Class   [2]uint16
+		ToClass [2]uint16
+	}
 }
 
-type coverPrefix4Key struct {
-	_       structs.HostLayout
-	Bits    uint32
-	Address [4]uint8
+type coverPrefixLine6 struct {
+	_      structs.HostLayout
+	Key    [8]uint64
+	Prefix [8]struct {
+		_       structs.HostLayout
+		End     uint64
+		Class   [2]uint16
+		ToClass [2]uint16
+	}
+	Name [8]struct {
+		_  structs.HostLayout
+		Hi uint64
+		Lo uint64
+	}
+	Bits     [8]uint8
+	Reserved [56]uint8
 }
 
-type coverPrefix6Key struct {
+type coverRootGroup struct {
 	_       structs.HostLayout
-	Bits    uint32
-	Address [16]uint8
+	Lengths [16]uint32
 }
 
 type coverRuleCounter struct {
@@ -236,8 +242,6 @@ const (
 	coverMapControls        = "controls"
 	coverMapCpus            = "cpus"
 	coverMapCrossings       = "crossings"
-	coverMapDestinations4   = "destinations4"
-	coverMapDestinations6   = "destinations6"
 	coverMapEvents          = "events"
 	coverMapExtras          = "extras"
 	coverMapInterfaces      = "interfaces"
@@ -250,6 +254,8 @@ const (
 	coverMapPlans           = "plans"
 	coverMapPrefixes4       = "prefixes4"
 	coverMapPrefixes6       = "prefixes6"
+	coverMapRoots4          = "roots4"
+	coverMapRoots6          = "roots6"
 	coverMapRuleCounters    = "rule_counters"
 	coverMapVouches         = "vouches"
 	coverProgCover          = "cover"
@@ -259,6 +265,8 @@ const (
 	coverVarFixedClock      = "fixed_clock"
 	coverVarFrags           = "frags"
 	coverVarLineMask        = "line_mask"
+	coverVarPrefix4Mask     = "prefix4_mask"
+	coverVarPrefix6Mask     = "prefix6_mask"
 	coverVarSeed0           = "seed0"
 	coverVarSeed1           = "seed1"
 	coverVarSeed2           = "seed2"
@@ -319,27 +327,27 @@ type coverProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type coverMapSpecs struct {
-	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
-	Classes       *ebpf.MapSpec `ebpf:"classes"`
-	Controls      *ebpf.MapSpec `ebpf:"controls"`
-	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
-	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
-	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
-	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
-	Events        *ebpf.MapSpec `ebpf:"events"`
-	Extras        *ebpf.MapSpec `ebpf:"extras"`
-	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
-	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
-	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
-	Limits        *ebpf.MapSpec `ebpf:"limits"`
-	Metas         *ebpf.MapSpec `ebpf:"metas"`
-	Overflows     *ebpf.MapSpec `ebpf:"overflows"`
-	OwnAddresses  *ebpf.MapSpec `ebpf:"own_addresses"`
-	Plans         *ebpf.MapSpec `ebpf:"plans"`
-	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
-	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
-	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
-	Vouches       *ebpf.MapSpec `ebpf:"vouches"`
+	Buckets      *ebpf.MapSpec `ebpf:"buckets"`
+	Classes      *ebpf.MapSpec `ebpf:"classes"`
+	Controls     *ebpf.MapSpec `ebpf:"controls"`
+	Cpus         *ebpf.MapSpec `ebpf:"cpus"`
+	Crossings    *ebpf.MapSpec `ebpf:"crossings"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Extras       *ebpf.MapSpec `ebpf:"extras"`
+	Interfaces   *ebpf.MapSpec `ebpf:"interfaces"`
+	LimitIds     *ebpf.MapSpec `ebpf:"limit_ids"`
+	LimitSets    *ebpf.MapSpec `ebpf:"limit_sets"`
+	Limits       *ebpf.MapSpec `ebpf:"limits"`
+	Metas        *ebpf.MapSpec `ebpf:"metas"`
+	Overflows    *ebpf.MapSpec `ebpf:"overflows"`
+	OwnAddresses *ebpf.MapSpec `ebpf:"own_addresses"`
+	Plans        *ebpf.MapSpec `ebpf:"plans"`
+	Prefixes4    *ebpf.MapSpec `ebpf:"prefixes4"`
+	Prefixes6    *ebpf.MapSpec `ebpf:"prefixes6"`
+	Roots4       *ebpf.MapSpec `ebpf:"roots4"`
+	Roots6       *ebpf.MapSpec `ebpf:"roots6"`
+	RuleCounters *ebpf.MapSpec `ebpf:"rule_counters"`
+	Vouches      *ebpf.MapSpec `ebpf:"vouches"`
 }
 
 // coverVariableSpecs contains global variables before they are loaded into the kernel.
@@ -351,6 +359,8 @@ type coverVariableSpecs struct {
 	FixedClock      *ebpf.VariableSpec `ebpf:"fixed_clock"`
 	Frags           *ebpf.VariableSpec `ebpf:"frags"`
 	LineMask        *ebpf.VariableSpec `ebpf:"line_mask"`
+	Prefix4Mask     *ebpf.VariableSpec `ebpf:"prefix4_mask"`
+	Prefix6Mask     *ebpf.VariableSpec `ebpf:"prefix6_mask"`
 	Seed0           *ebpf.VariableSpec `ebpf:"seed0"`
 	Seed1           *ebpf.VariableSpec `ebpf:"seed1"`
 	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
@@ -381,27 +391,27 @@ func (o *coverObjects) Close() error {
 //
 // It can be passed to loadCoverObjects or ebpf.CollectionSpec.LoadAndAssign.
 type coverMaps struct {
-	Buckets       *ebpf.Map `ebpf:"buckets"`
-	Classes       *ebpf.Map `ebpf:"classes"`
-	Controls      *ebpf.Map `ebpf:"controls"`
-	Cpus          *ebpf.Map `ebpf:"cpus"`
-	Crossings     *ebpf.Map `ebpf:"crossings"`
-	Destinations4 *ebpf.Map `ebpf:"destinations4"`
-	Destinations6 *ebpf.Map `ebpf:"destinations6"`
-	Events        *ebpf.Map `ebpf:"events"`
-	Extras        *ebpf.Map `ebpf:"extras"`
-	Interfaces    *ebpf.Map `ebpf:"interfaces"`
-	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
-	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
-	Limits        *ebpf.Map `ebpf:"limits"`
-	Metas         *ebpf.Map `ebpf:"metas"`
-	Overflows     *ebpf.Map `ebpf:"overflows"`
-	OwnAddresses  *ebpf.Map `ebpf:"own_addresses"`
-	Plans         *ebpf.Map `ebpf:"plans"`
-	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
-	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
-	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
-	Vouches       *ebpf.Map `ebpf:"vouches"`
+	Buckets      *ebpf.Map `ebpf:"buckets"`
+	Classes      *ebpf.Map `ebpf:"classes"`
+	Controls     *ebpf.Map `ebpf:"controls"`
+	Cpus         *ebpf.Map `ebpf:"cpus"`
+	Crossings    *ebpf.Map `ebpf:"crossings"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Extras       *ebpf.Map `ebpf:"extras"`
+	Interfaces   *ebpf.Map `ebpf:"interfaces"`
+	LimitIds     *ebpf.Map `ebpf:"limit_ids"`
+	LimitSets    *ebpf.Map `ebpf:"limit_sets"`
+	Limits       *ebpf.Map `ebpf:"limits"`
+	Metas        *ebpf.Map `ebpf:"metas"`
+	Overflows    *ebpf.Map `ebpf:"overflows"`
+	OwnAddresses *ebpf.Map `ebpf:"own_addresses"`
+	Plans        *ebpf.Map `ebpf:"plans"`
+	Prefixes4    *ebpf.Map `ebpf:"prefixes4"`
+	Prefixes6    *ebpf.Map `ebpf:"prefixes6"`
+	Roots4       *ebpf.Map `ebpf:"roots4"`
+	Roots6       *ebpf.Map `ebpf:"roots6"`
+	RuleCounters *ebpf.Map `ebpf:"rule_counters"`
+	Vouches      *ebpf.Map `ebpf:"vouches"`
 }
 
 func (m *coverMaps) Close() error {
@@ -411,8 +421,6 @@ func (m *coverMaps) Close() error {
 		m.Controls,
 		m.Cpus,
 		m.Crossings,
-		m.Destinations4,
-		m.Destinations6,
 		m.Events,
 		m.Extras,
 		m.Interfaces,
@@ -425,6 +433,8 @@ func (m *coverMaps) Close() error {
 		m.Plans,
 		m.Prefixes4,
 		m.Prefixes6,
+		m.Roots4,
+		m.Roots6,
 		m.RuleCounters,
 		m.Vouches,
 	)
@@ -439,6 +449,8 @@ type coverVariables struct {
 	FixedClock      *ebpf.Variable `ebpf:"fixed_clock"`
 	Frags           *ebpf.Variable `ebpf:"frags"`
 	LineMask        *ebpf.Variable `ebpf:"line_mask"`
+	Prefix4Mask     *ebpf.Variable `ebpf:"prefix4_mask"`
+	Prefix6Mask     *ebpf.Variable `ebpf:"prefix6_mask"`
 	Seed0           *ebpf.Variable `ebpf:"seed0"`
 	Seed1           *ebpf.Variable `ebpf:"seed1"`
 	Seed2           *ebpf.Variable `ebpf:"seed2"`

@@ -23,10 +23,15 @@ type Options struct {
 	Slots uint32
 	// Prefixes4 and Prefixes6 bound how many prefixes of each family rules and
 	// lists name together; 0 means 1<<20 and 1<<18. Memory is taken as they
-	// come. Pinned tables keep the bound that they were made with.
+	// come: about 40 bytes a prefix of IPv4, 80 of IPv6.
 	Prefixes4, Prefixes6 uint32
 	// Clock chooses how the program reads the time.
 	Clock Clock
+	// OnReplace, if set, is called when a table of prefixes has grown and the
+	// programs that read the larger one are loaded: it puts them in the place
+	// of the old ones wherever these are attached, or says why it cannot, and
+	// has put back what it changed. It must not call the gate.
+	OnReplace func(Programs) error
 }
 
 // Clock is how the program reads the time.
@@ -48,13 +53,18 @@ const (
 // be called from several goroutines.
 type Gate struct {
 	mu           sync.Mutex // held by all that writes
+	clock        Clock      // not ClockMeasured
+	onReplace    func(Programs) error
+	programsHeld sync.RWMutex // against their being replaced
+	background   sync.WaitGroup
+	growing      [2]bool // a larger table of the family is being made ready
+	closed       bool
 	objects      bpfObjects
 	plain        *ebpf.Program
 	meta         bpfMeta
 	table        *Table
 	control      *controlPage
 	lists        *lists
-	destinations *destinations
 	counters     map[string]uint32 // rule name → index in rule_counters
 	ruleIDs      map[uint32]string // limit id → rule name
 	adopted      bool
@@ -83,7 +93,10 @@ func Open(o Options) (*Gate, error) {
 	if err := resize(spec, o); err != nil {
 		return nil, err
 	}
-	g := &Gate{counters: map[string]uint32{}, ruleIDs: map[uint32]string{}}
+	g := &Gate{
+		counters: map[string]uint32{}, ruleIDs: map[uint32]string{},
+		clock: o.Clock.measured(), onReplace: o.OnReplace,
+	}
 	if g.dir, g.from, err = preparePins(o.Pins); err != nil {
 		return nil, err
 	}
@@ -95,7 +108,7 @@ func Open(o Options) (*Gate, error) {
 	if err := adoptSizes(spec, g.dir); err != nil {
 		return nil, err
 	}
-	if err := g.load(spec, o.Clock); err != nil {
+	if err := g.load(spec, o); err != nil {
 		return nil, err
 	}
 	return g, nil
@@ -103,52 +116,58 @@ func Open(o Options) (*Gate, error) {
 
 // load makes the maps, which are needed to know what the programs hold as
 // constants, then the programs on them.
-func (g *Gate) load(spec *ebpf.CollectionSpec, clock Clock) error {
+func (g *Gate) load(spec *ebpf.CollectionSpec, o Options) error {
+	if err := removeLeftovers(g.dir); err != nil {
+		return err
+	}
 	made, err := openMaps(spec, g.dir)
 	if err != nil {
 		return err
 	}
+	defer made.close() // the gate holds clones
 	g.adopted = made.adopted || g.from != ""
 	if g.carried != nil {
 		if err := g.carried.fill(made.maps); err != nil {
-			made.close()
 			return err
 		}
 	}
 	if g.meta, err = openMeta(made.maps["metas"], spec.Maps["buckets"].MaxEntries); err != nil {
-		made.close()
 		return err
 	}
-	if err := setConstants(spec, g.meta, clock); err != nil {
-		made.close()
+	if err := assignMaps(&g.objects, made.maps); err != nil {
 		return err
 	}
-	options := ebpf.CollectionOptions{MapReplacements: made.maps}
-	defer made.close() // the loaded objects hold clones
-	if g.plain, err = loadPlain(spec, options); err != nil {
-		return loadError(err)
+	p, err := loadPrograms(spec, made.maps, g.meta, g.clock)
+	if err != nil {
+		return errors.Join(err, g.objects.bpfMaps.Close())
 	}
-	if err := loadFrags(spec, options, &g.objects); err != nil {
-		g.plain.Close()
-		return loadError(err)
-	}
-	if err := g.openParts(); err != nil {
+	g.objects.Headgate, g.plain = p.Frags, p.Plain
+	if err := g.openParts(o); err != nil {
 		return err
 	}
 	return g.endCarrying(spec)
 }
 
-func (g *Gate) openParts() (err error) {
+// assignMaps gives o clones of all maps.
+func assignMaps(o *bpfObjects, all map[string]*ebpf.Map) error {
+	for name, m := range o.byName() {
+		c, err := all[name].Clone()
+		if err != nil {
+			return fmt.Errorf("open map %s: %w", name, err)
+		}
+		*m = c
+	}
+	return nil
+}
+
+func (g *Gate) openParts(o Options) (err error) {
 	if g.table, err = openTable(g.objects.Buckets, g.meta); err != nil {
 		return err
 	}
 	if g.control, err = openControl(g.objects.Controls); err != nil {
 		return err
 	}
-	if g.lists, err = openLists(g); err != nil {
-		return err
-	}
-	if g.destinations, err = openDestinations(g); err != nil {
+	if g.lists, err = openLists(g, o); err != nil {
 		return err
 	}
 	return g.adoptCounters()
@@ -157,13 +176,24 @@ func (g *Gate) openParts() (err error) {
 // Close lets go of the maps and the programs; pins and attached links stay.
 func (g *Gate) Close() error {
 	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.background.Wait()
+	g.mu.Lock()
 	defer g.mu.Unlock()
-	return errors.Join(g.table.close(), g.control.close(), g.plain.Close(), g.objects.Close())
+	return errors.Join(g.table.close(), g.lists.prefixes.close(), g.control.close(), g.plain.Close(), g.objects.Close())
 }
 
 // Adopted tells whether the maps were there before: their buckets and blocks
 // go on.
 func (g *Gate) Adopted() bool { return g.adopted }
+
+// HoldPrograms keeps the programs from being replaced until release is called:
+// for whoever attaches them.
+func (g *Gate) HoldPrograms() (release func()) {
+	g.programsHeld.RLock()
+	return g.programsHeld.RUnlock
+}
 
 // Program is what is attached to an interface. With frags it takes frames of
 // more than one buffer, which not every driver can give; without, headers and

@@ -17,8 +17,7 @@ type Held struct {
 // to a second, is not written again. Management prefixes stay what they are.
 //
 // After an error the prefixes before the one that it names are set, and SetHeld
-// can be called again. The cost is a system call for each prefix that changes,
-// and one for each prefix that it covers.
+// can be called again.
 func (g *Gate) SetHeld(prefixes []netip.Prefix, held func(netip.Prefix) Held) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,8 +53,7 @@ type Room struct{ Held, Bound int }
 func (g *Gate) Room() (v4, v6 Room) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := &g.lists.trie
-	return Room{t.held.Size4(), int(t.v4.MaxEntries())}, Room{t.held.Size6(), int(t.v6.MaxEntries())}
+	return g.lists.prefixes.room(0), g.lists.prefixes.room(1)
 }
 
 // Lacks counts the prefixes of each family that are not in the tables yet, so
@@ -64,7 +62,7 @@ func (g *Gate) Lacks(prefixes []netip.Prefix) (v4, v6 int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range prefixes {
-		if g.lists.trie.held.Get(p.Masked()) {
+		if g.lists.prefixes.held.Get(p.Masked()) {
 			continue
 		}
 		if p.Addr().Is4() {

@@ -39,9 +39,7 @@ func TestSetHeldWritesTheDifference(t *testing.T) {
 	g.want("block", from("11.0.0.200"))
 	g.want("block", from("203.0.113.9"))
 	// an entry that another hand took away tells whether it is written again
-	if err := g.Gate.lists.trie.remove(all[7]); err != nil {
-		t.Fatal(err)
-	}
+	g.Gate.lists.prefixes.remove(all[7])
 	if err := g.SetHeld(all, held); err != nil {
 		t.Fatal(err)
 	}
@@ -104,20 +102,28 @@ func TestFullPrefixTable(t *testing.T) {
 	g.want("block", from(all[99].Addr().String()))
 }
 
-// A pinned table keeps its bound when a later version has another.
-func TestPinnedBoundStays(t *testing.T) {
+// RC-032: what is pinned goes on under whatever bound the next start has.
+func TestBoundOfNextStart(t *testing.T) {
 	pins := rig.BPFFS(t)
-	first, err := Open(Options{Pins: pins, Slots: minSlots, Prefixes4: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.Close()
-	second, err := Open(Options{Pins: pins, Slots: minSlots})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	if v4, v6 := second.Room(); v4.Bound != 100 || v6.Bound != 1<<18 {
-		t.Errorf("bounds %d and %d, want 100 and %d", v4.Bound, v6.Bound, 1<<18)
+	all := hosts(101)
+	for i, bound := range []uint32{100, 0, 1} {
+		g, err := Open(Options{Pins: pins, Slots: minSlots, Clock: ClockFixed, Prefixes4: bound})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.SetNow(1)
+		err = g.SetHeld(all, func(netip.Prefix) Held { return Held{Block: true} })
+		if (err == nil) != (i > 0) {
+			t.Errorf("bound %d: %v", bound, err)
+		}
+		want := 101
+		if i == 0 {
+			want = 100
+		}
+		if v4, _ := g.Room(); v4.Held != want {
+			t.Errorf("bound %d: holds %d, want %d", bound, v4.Held, want)
+		}
+		testGate{g, t}.want("block", from(all[99].Addr().String()))
+		g.Close()
 	}
 }

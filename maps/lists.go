@@ -12,7 +12,8 @@ import (
 const (
 	prefixAllow      = 1 << 0
 	prefixManagement = 1 << 1
-	blockForever     = ^uint64(0)
+	prefixFlags      = prefixAllow | prefixManagement
+	blockForever     = ^uint64(prefixFlags)
 
 	// longestBlock keeps a block's end within what signed ticks can compare;
 	// a longer one is set again before it ends.
@@ -29,60 +30,88 @@ type Lists struct {
 // own is what one prefix itself was given.
 type own struct {
 	end   uint64 // ticks; 0: no block; blockForever
-	flags uint32
+	flags uint64
 }
 
-// lists is what the tries of sources hold: what was given to a prefix, and its
-// class among the rules of each generation. The program takes the longest
+// addressClasses are the classes of addresses in the rules of a generation, as
+// sources and as destinations.
+type addressClasses struct {
+	from, to *prefixClasses
+}
+
+func (c addressClasses) has(p netip.Prefix) bool { return c.from.has(p) || c.to.has(p) }
+
+func (c addressClasses) of(p netip.Prefix) [2]uint16 { return [2]uint16{c.from.of(p), c.to.of(p)} }
+
+func newAddressClasses(from, to *prefixClasses) addressClasses {
+	c := addressClasses{from, to}
+	if from == nil {
+		c.from = &prefixClasses{}
+	}
+	if to == nil {
+		c.to = &prefixClasses{}
+	}
+	return c
+}
+
+// lists is what the tables of prefixes hold: what was given to a prefix, and its
+// classes among the rules of each generation. The program takes the longest
 // match only, so each entry also says what holds by the prefixes that cover it.
 type lists struct {
-	gate    *Gate
-	own     *bart.Table[own]
-	classes [2]*prefixClasses
-	trie    trie
+	gate     *Gate
+	own      *bart.Table[own]
+	classes  [2]addressClasses
+	prefixes *prefixStore
 }
 
-// openLists reads what the tries hold: after a restart that is what was in
-// force. Which prefixes the rules named is not told apart from the others; the
-// next two sets of rules put that right.
-func openLists(g *Gate) (*lists, error) {
-	l := &lists{
-		gate: g, own: &bart.Table[own]{},
-		classes: [2]*prefixClasses{{}, {}},
-		trie:    trie{v4: g.objects.Prefixes4, v6: g.objects.Prefixes6},
+// openLists reads what the tables hold: after a restart that is what was in
+// force. What a prefix has by those that cover it, and which prefixes the rules
+// named, is not told apart from what it was given: the lists and the next two
+// sets of rules put that right.
+func openLists(g *Gate, o Options) (*lists, error) {
+	l := &lists{gate: g, own: &bart.Table[own]{}}
+	for generation := range l.classes {
+		l.classes[generation] = newAddressClasses(nil, nil)
 	}
-	err := readTrie(&l.trie, func(p netip.Prefix, v bpfPrefix) {
-		if v.OwnEnd != 0 || v.OwnFlags != 0 {
-			l.own.Insert(p, own{v.OwnEnd, v.OwnFlags})
+	bounds := [2]int{mostPrefixes4, mostPrefixes6}
+	for f, bound := range [2]uint32{o.Prefixes4, o.Prefixes6} {
+		if bound > 0 {
+			bounds[f] = int(bound)
 		}
-		for generation, class := range v.Class {
-			l.classes[generation].table.Insert(p, class)
+	}
+	var err error
+	l.prefixes, err = openPrefixes(g, bounds, func(p netip.Prefix, v bpfPrefix) {
+		if v.End != 0 {
+			l.own.Insert(p, recordOwn(v))
+		}
+		for generation, c := range l.classes {
+			c.from.table.Insert(p, v.Class[generation])
+			c.to.table.Insert(p, v.ToClass[generation])
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the pinned prefixes: %w", err)
-	}
-	g.control.setPrefixes(l.trie.held.Size4(), l.trie.held.Size6())
-	return l, nil
+	return l, err
 }
 
-// setClasses gives the sources their classes in a generation that is idle.
-func (l *lists) setClasses(generation uint32, next *prefixClasses) error {
-	before := l.classes[generation]
-	if next == nil {
-		next = &prefixClasses{}
-	}
+func recordOwn(v bpfPrefix) own {
+	return own{end: v.End &^ prefixFlags, flags: v.End & prefixFlags}
+}
+
+// setClasses gives addresses their classes in a generation that is idle.
+func (l *lists) setClasses(generation uint32, from, to *prefixClasses) error {
+	before, next := l.classes[generation], newAddressClasses(from, to)
 	l.classes[generation] = next
-	for p := range next.table.All() {
-		if l.trie.held.Get(p) && before.has(p) && before.of(p) == next.of(p) {
-			continue
-		}
-		if err := l.refresh(p); err != nil {
-			return err
+	for _, c := range []*prefixClasses{next.from, next.to} {
+		for p := range c.table.All() {
+			if l.prefixes.held.Get(p) && before.has(p) && before.of(p) == next.of(p) {
+				continue
+			}
+			if err := l.refresh(p); err != nil {
+				return err
+			}
 		}
 	}
 	// entries of others change with the prefixes that cover them
-	for p := range l.trie.held.Clone().All() {
+	for p := range l.prefixes.held.Clone().All() {
 		if next.has(p) || (!before.has(p) && before.of(p) == next.of(p)) {
 			continue
 		}
@@ -99,7 +128,7 @@ func (g *Gate) SetLists(l Lists) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wanted := map[netip.Prefix]own{}
-	flag := func(ps []netip.Prefix, flag uint32) {
+	flag := func(ps []netip.Prefix, flag uint64) {
 		for _, p := range ps {
 			p = p.Masked()
 			o := wanted[p]
@@ -213,7 +242,7 @@ func (g *Gate) ticksAt(end time.Time) uint64 {
 	if left <= 0 {
 		return 0
 	}
-	return g.now() + uint64(left)*ticksPerNano
+	return (g.now() + uint64(left)*ticksPerNano) &^ prefixFlags
 }
 
 // set gives p its own value and writes it and all entries that it covers.
@@ -236,7 +265,7 @@ func (l *lists) set(p netip.Prefix, o own) error {
 	if was.end != 0 && o.end == 0 {
 		l.gate.unstrike(p)
 	}
-	for below := range l.trie.held.Subnets(p) {
+	for below := range l.prefixes.held.Subnets(p) {
 		if below == p {
 			continue
 		}
@@ -256,36 +285,29 @@ func (l *lists) restore(p netip.Prefix, was own, existed bool) {
 	}
 }
 
-// refresh writes the entry of p, or removes it where nothing needs it. The
-// count that lets the program spare the look-up is raised before an entry
-// comes and lowered after it went.
+// refresh writes the entry of p, or removes it where nothing needs it.
 func (l *lists) refresh(p netip.Prefix) error {
 	o, owned := l.own.Get(p)
 	if !owned && !l.classes[0].has(p) && !l.classes[1].has(p) {
-		err := l.trie.remove(p)
-		l.gate.control.setPrefixes(l.trie.held.Size4(), l.trie.held.Size6())
-		return err
+		l.prefixes.remove(p)
+		return nil
 	}
-	held := &l.trie.held
-	size4, size6 := held.Size4(), held.Size6()
-	l.gate.control.setPrefixes(size4+1, size6+1)
-	err := l.put(p, o)
-	l.gate.control.setPrefixes(held.Size4(), held.Size6())
-	return err
+	return l.put(p, o)
 }
 
 // put writes one entry with what it inherits.
 func (l *lists) put(p netip.Prefix, o own) error {
-	value := bpfPrefix{
-		BlockEnd: o.end, Flags: o.flags, OwnEnd: o.end, OwnFlags: o.flags,
-		Class: [2]uint16{l.classes[0].of(p), l.classes[1].of(p)},
-	}
 	now := l.gate.now()
 	for _, above := range l.own.Supernets(p) {
-		value.BlockEnd = laterEnd(value.BlockEnd, above.end, now)
-		value.Flags |= above.flags
+		o.end = laterEnd(o.end, above.end, now)
+		o.flags |= above.flags
 	}
-	return l.trie.put(p, &value)
+	value := bpfPrefix{End: o.end | o.flags}
+	for generation, c := range l.classes {
+		classes := c.of(p)
+		value.Class[generation], value.ToClass[generation] = classes[0], classes[1]
+	}
+	return l.prefixes.put(p, value)
 }
 
 func laterEnd(a, b, now uint64) uint64 {

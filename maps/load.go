@@ -3,6 +3,7 @@ package maps
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,11 +31,6 @@ func resize(spec *ebpf.CollectionSpec, o Options) error {
 		return fmt.Errorf("bucket table of %d slots: take a power of two from %d to %d", slots, minSlots, maxSlots)
 	}
 	spec.Maps["buckets"].MaxEntries = slots / ways
-	for name, bound := range map[string]uint32{"prefixes4": o.Prefixes4, "prefixes6": o.Prefixes6} {
-		if bound > 0 {
-			spec.Maps[name].MaxEntries = bound
-		}
-	}
 	return nil
 }
 
@@ -167,19 +163,19 @@ func loadError(err error) error {
 	return fmt.Errorf("load the XDP program: %w", err)
 }
 
+// setConstants sets what the program holds as constants. The sizes of its
+// tables are those of spec's maps.
 func setConstants(spec *ebpf.CollectionSpec, meta bpfMeta, clock Clock) error {
-	cached := clock == ClockCached
-	if clock == ClockMeasured {
-		cached = cachedClockPays()
-	}
 	constants := map[string]any{
 		"epoch":        meta.Epoch,
 		"line_mask":    meta.Lines - 1,
+		"prefix4_mask": spec.Maps["prefixes4"].MaxEntries - 1,
+		"prefix6_mask": spec.Maps["prefixes6"].MaxEntries - 1,
 		"seed0":        meta.Seed[0],
 		"seed1":        meta.Seed[1],
 		"seed2":        meta.Seed[2],
 		"seed3":        meta.Seed[3],
-		"cached_clock": cached,
+		"cached_clock": clock == ClockCached,
 		"fixed_clock":  clock == ClockFixed,
 	}
 	for name, value := range constants {
@@ -190,40 +186,79 @@ func setConstants(spec *ebpf.CollectionSpec, meta bpfMeta, clock Clock) error {
 	return nil
 }
 
-// loadPlain loads the program for drivers that give one buffer a frame.
-func loadPlain(spec *ebpf.CollectionSpec, options ebpf.CollectionOptions) (*ebpf.Program, error) {
-	var plain struct {
-		Headgate *ebpf.Program `ebpf:"headgate"`
+// measured is the clock to use in the place of ClockMeasured.
+func (c Clock) measured() Clock {
+	switch {
+	case c != ClockMeasured:
+		return c
+	case cachedClockPays():
+		return ClockCached
 	}
-	if err := spec.LoadAndAssign(&plain, &options); err != nil {
-		return nil, err
-	}
-	return plain.Headgate, nil
+	return ClockExact
 }
 
-// loadFrags loads the program that takes frames of several buffers, and all
-// maps.
-func loadFrags(spec *ebpf.CollectionSpec, options ebpf.CollectionOptions, o *bpfObjects) error {
-	if err := spec.Variables["frags"].Set(true); err != nil {
-		return err
+// Programs are the two forms of the program.
+type Programs struct {
+	Frags *ebpf.Program // takes frames of several buffers
+	Plain *ebpf.Program // for drivers that give one buffer a frame
+}
+
+func (p Programs) close() {
+	p.Frags.Close()
+	p.Plain.Close()
+}
+
+// loadPrograms loads the programs on the gate's maps, with others in the place
+// of some of them by name.
+func (g *Gate) loadPrograms(spec *ebpf.CollectionSpec, others map[string]*ebpf.Map) (Programs, error) {
+	replacements := g.mapsByName()
+	maps.Copy(replacements, others)
+	return loadPrograms(spec, replacements, g.meta, g.clock)
+}
+
+func loadPrograms(spec *ebpf.CollectionSpec, replacements map[string]*ebpf.Map, meta bpfMeta, clock Clock) (p Programs, err error) {
+	for name, m := range replacements {
+		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
-	spec.Programs["headgate"].Flags |= unix.BPF_F_XDP_HAS_FRAGS
-	return spec.LoadAndAssign(o, &options)
+	if err := setConstants(spec, meta, clock); err != nil {
+		return p, err
+	}
+	if p.Plain, err = loadProgram(spec, replacements); err != nil {
+		return p, err
+	}
+	if err = spec.Variables["frags"].Set(true); err == nil {
+		spec.Programs["headgate"].Flags |= unix.BPF_F_XDP_HAS_FRAGS
+		p.Frags, err = loadProgram(spec, replacements)
+	}
+	if err != nil {
+		p.Plain.Close()
+	}
+	return p, err
+}
+
+func loadProgram(spec *ebpf.CollectionSpec, replacements map[string]*ebpf.Map) (*ebpf.Program, error) {
+	var o struct {
+		Headgate *ebpf.Program `ebpf:"headgate"`
+	}
+	if err := spec.LoadAndAssign(&o, &ebpf.CollectionOptions{MapReplacements: replacements}); err != nil {
+		return nil, loadError(err)
+	}
+	return o.Headgate, nil
 }
 
 // LoadBeside loads the programs of another object onto the gate's maps, with
 // the gate's constants: for benchmarks, which wrap the program. to is a struct
 // as for ebpf.CollectionSpec.LoadAndAssign.
 func (g *Gate) LoadBeside(spec *ebpf.CollectionSpec, to any, clock Clock) error {
-	if err := setConstants(spec, g.meta, clock); err != nil {
-		return err
-	}
 	replacements := map[string]*ebpf.Map{}
 	for name, m := range g.mapsByName() {
 		if spec.Maps[name] != nil {
 			spec.Maps[name].MaxEntries = m.MaxEntries()
 			replacements[name] = m
 		}
+	}
+	if err := setConstants(spec, g.meta, clock.measured()); err != nil {
+		return err
 	}
 	if err := spec.LoadAndAssign(to, &ebpf.CollectionOptions{MapReplacements: replacements}); err != nil {
 		return loadError(err)
@@ -232,14 +267,20 @@ func (g *Gate) LoadBeside(spec *ebpf.CollectionSpec, to any, clock Clock) error 
 }
 
 func (g *Gate) mapsByName() map[string]*ebpf.Map {
-	o := &g.objects
-	return map[string]*ebpf.Map{
-		"buckets": o.Buckets, "overflows": o.Overflows, "controls": o.Controls,
-		"metas": o.Metas, "plans": o.Plans, "classes": o.Classes, "crossings": o.Crossings,
-		"interfaces": o.Interfaces, "limit_sets": o.LimitSets,
-		"destinations4": o.Destinations4, "destinations6": o.Destinations6,
-		"limits": o.Limits, "extras": o.Extras, "vouches": o.Vouches, "events": o.Events, "limit_ids": o.LimitIds, "prefixes4": o.Prefixes4,
-		"prefixes6": o.Prefixes6, "own_addresses": o.OwnAddresses, "cpus": o.Cpus,
-		"rule_counters": o.RuleCounters,
+	all := map[string]*ebpf.Map{}
+	for name, m := range g.objects.byName() {
+		all[name] = *m
+	}
+	return all
+}
+
+func (o *bpfObjects) byName() map[string]**ebpf.Map {
+	return map[string]**ebpf.Map{
+		"buckets": &o.Buckets, "overflows": &o.Overflows, "controls": &o.Controls, "metas": &o.Metas,
+		"plans": &o.Plans, "classes": &o.Classes, "crossings": &o.Crossings, "interfaces": &o.Interfaces,
+		"limit_sets": &o.LimitSets, "limits": &o.Limits, "extras": &o.Extras, "limit_ids": &o.LimitIds,
+		"prefixes4": &o.Prefixes4, "prefixes6": &o.Prefixes6, "roots4": &o.Roots4, "roots6": &o.Roots6,
+		"own_addresses": &o.OwnAddresses, "vouches": &o.Vouches, "events": &o.Events,
+		"cpus": &o.Cpus, "rule_counters": &o.RuleCounters,
 	}
 }

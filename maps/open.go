@@ -11,10 +11,10 @@ const controlOpen = 1 << 0 // as in bpf/types.h
 // SetOpen opens the gate to every packet, or ends that. It is one write to
 // memory that the program reads; rules and blocks stay as they are, and so does
 // the gate, over restarts, until it is closed again.
-func (g *Gate) SetOpen(open bool) { g.control.setOpen(open) }
+func (g *Gate) SetOpen(open bool) { g.control.setFlag(controlOpen, open) }
 
 // Opened tells whether the gate is open to every packet.
-func (g *Gate) Opened() bool { return g.control.opened() }
+func (g *Gate) Opened() bool { return g.control.hasFlag(controlOpen) }
 
 // SetLeash lets the program filter for d more; from then on it lets everything
 // pass, until SetLeash is called again. 0: for ever. Whoever stands behind the
@@ -43,18 +43,6 @@ func SetOpen(pins string, open bool) error {
 	if err != nil {
 		return err
 	}
-	page.setOpen(open)
+	page.setFlag(controlOpen, open)
 	return page.close()
-}
-
-func (c *controlPage) setOpen(open bool) {
-	if open {
-		atomic.OrUint32(&c.fields.Flags, controlOpen)
-	} else {
-		atomic.AndUint32(&c.fields.Flags, ^uint32(controlOpen))
-	}
-}
-
-func (c *controlPage) opened() bool {
-	return atomic.LoadUint32(&c.fields.Flags)&controlOpen != 0
 }

@@ -60,7 +60,7 @@ func openReadOnly(dir string) (_ *Gate, err error) {
 		"prefixes4": &o.Prefixes4, "prefixes6": &o.Prefixes6,
 	} {
 		// the kernel maps into memory only what was opened for writing too
-		readOnly := name != "buckets"
+		readOnly := name != "buckets" && name != prefixNames[0] && name != prefixNames[1]
 		if *m, err = openPinnedMap(filepath.Join(dir, name), readOnly); err != nil {
 			return nil, err
 		}
@@ -120,17 +120,19 @@ func (g *Gate) pinned() (p Pinned, err error) {
 	return p, err
 }
 
-// readLists reads what was given to each prefix, and returns the allowed ones.
+// readLists reads what holds for each prefix, and returns the allowed ones.
 func (g *Gate) readLists() (allows []netip.Prefix, err error) {
-	g.lists = &lists{gate: g, own: &bart.Table[own]{}, trie: trie{v4: g.objects.Prefixes4, v6: g.objects.Prefixes6}}
-	err = readTrie(&g.lists.trie, func(p netip.Prefix, v bpfPrefix) {
-		g.lists.own.Insert(p, own{v.OwnEnd, v.OwnFlags})
-		if v.OwnFlags&prefixAllow != 0 {
-			allows = append(allows, p)
+	g.lists = &lists{gate: g, own: &bart.Table[own]{}}
+	for _, m := range g.prefixMaps() {
+		err := readHeld(m, func(p netip.Prefix, o own) {
+			g.lists.own.Insert(p, o)
+			if o.flags&prefixAllow != 0 {
+				allows = append(allows, p)
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read the pinned prefixes: %w", err)
 		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the pinned prefixes: %w", err)
 	}
 	return allows, nil
 }

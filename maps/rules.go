@@ -97,10 +97,7 @@ func (g *Gate) writeGeneration(generation uint32, t *tables) error {
 	if err := g.writeInterfaces(generation, t.interfaces); err != nil {
 		return err
 	}
-	if err := g.destinations.setClasses(generation, t.destinations); err != nil {
-		return err
-	}
-	return g.lists.setClasses(generation, t.sources)
+	return g.lists.setClasses(generation, t.sources, t.destinations)
 }
 
 // writeArray writes values into a generation's half of m, from its start.

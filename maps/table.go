@@ -28,7 +28,7 @@ type Table struct {
 }
 
 func openTable(m *ebpf.Map, meta bpfMeta) (*Table, error) {
-	memory, err := mapMemory(m)
+	memory, err := mapMemory(m, true)
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +39,12 @@ func openTable(m *ebpf.Map, meta bpfMeta) (*Table, error) {
 func (t *Table) close() error { return unix.Munmap(t.memory) }
 
 // hash is table_hash of bpf/table.h.
-func (t *Table) hash(hi, lo uint64) uint64 {
-	h := (hi ^ t.seed[0]) * t.seed[1]
+func (t *Table) hash(hi, lo uint64) uint64 { return tableHash(t.seed, hi, lo) }
+
+func tableHash(seed [4]uint64, hi, lo uint64) uint64 {
+	h := (hi ^ seed[0]) * seed[1]
 	h ^= h >> 32
-	h = (h ^ lo) * t.seed[2]
+	h = (h ^ lo) * seed[2]
 	return h ^ h>>29
 }
 

@@ -19,16 +19,16 @@ type lruClassGroup struct {
 }
 
 type lruControl struct {
-	_             structs.HostLayout
-	Generation    uint32
-	Prefixes4     uint32
-	Prefixes6     uint32
-	Flags         uint32
-	Now           uint64
-	Destinations4 uint32
-	Destinations6 uint32
-	LeashEnd      uint64
-	Reserved      [3]uint64
+	_          structs.HostLayout
+	Generation uint32
+	Prefixes4  uint32
+	Prefixes6  uint32
+	Flags      uint32
+	Now        uint64
+	LeashEnd   uint64
+	Short6     uint64
+	Long6      uint64
+	Reserved   [2]uint64
 }
 
 type lruCpu struct {
@@ -62,12 +62,6 @@ type lruCpu struct {
 		Reserved uint8
 	}
 	Merged lruLimitSet
-}
-
-type lruDestination struct {
-	_        structs.HostLayout
-	Class    [2]uint16
-	Reserved uint32
 }
 
 type lruExtra struct {
@@ -187,26 +181,38 @@ type lruPlan struct {
 	Reserved2   [2]uint64
 }
 
-type lruPrefix struct {
-	_        structs.HostLayout
-	BlockEnd uint64
-	Class    [2]uint16
-	Flags    uint32
-	OwnEnd   uint64
-	OwnFlags uint32
-	Reserved uint32
+type lruPrefixLine4 struct {
+	_      structs.HostLayout
+	Key    [8]uint64
+	Prefix [8]struct {
+		_       structs.HostLayout
+		End     uint64
+		Class   [2]uint16
+		ToClass [2]uint16
+	}
 }
 
-type lruPrefix4Key struct {
-	_       structs.HostLayout
-	Bits    uint32
-	Address [4]uint8
+type lruPrefixLine6 struct {
+	_      structs.HostLayout
+	Key    [8]uint64
+	Prefix [8]struct {
+		_       structs.HostLayout
+		End     uint64
+		Class   [2]uint16
+		ToClass [2]uint16
+	}
+	Name [8]struct {
+		_  structs.HostLayout
+		Hi uint64
+		Lo uint64
+	}
+	Bits     [8]uint8
+	Reserved [56]uint8
 }
 
-type lruPrefix6Key struct {
+type lruRootGroup struct {
 	_       structs.HostLayout
-	Bits    uint32
-	Address [16]uint8
+	Lengths [16]uint32
 }
 
 type lruRuleCounter struct {
@@ -255,8 +261,6 @@ const (
 	lruMapControls        = "controls"
 	lruMapCpus            = "cpus"
 	lruMapCrossings       = "crossings"
-	lruMapDestinations4   = "destinations4"
-	lruMapDestinations6   = "destinations6"
 	lruMapEvents          = "events"
 	lruMapExtras          = "extras"
 	lruMapInterfaces      = "interfaces"
@@ -270,6 +274,8 @@ const (
 	lruMapPlans           = "plans"
 	lruMapPrefixes4       = "prefixes4"
 	lruMapPrefixes6       = "prefixes6"
+	lruMapRoots4          = "roots4"
+	lruMapRoots6          = "roots6"
 	lruMapRuleCounters    = "rule_counters"
 	lruMapSpraySettings   = "spray_settings"
 	lruMapSprayStates     = "spray_states"
@@ -282,6 +288,8 @@ const (
 	lruVarFixedClock      = "fixed_clock"
 	lruVarFrags           = "frags"
 	lruVarLineMask        = "line_mask"
+	lruVarPrefix4Mask     = "prefix4_mask"
+	lruVarPrefix6Mask     = "prefix6_mask"
 	lruVarSeed0           = "seed0"
 	lruVarSeed1           = "seed1"
 	lruVarSeed2           = "seed2"
@@ -348,8 +356,6 @@ type lruMapSpecs struct {
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
 	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
-	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
-	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Extras        *ebpf.MapSpec `ebpf:"extras"`
 	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
@@ -363,6 +369,8 @@ type lruMapSpecs struct {
 	Plans         *ebpf.MapSpec `ebpf:"plans"`
 	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
+	Roots4        *ebpf.MapSpec `ebpf:"roots4"`
+	Roots6        *ebpf.MapSpec `ebpf:"roots6"`
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
 	SpraySettings *ebpf.MapSpec `ebpf:"spray_settings"`
 	SprayStates   *ebpf.MapSpec `ebpf:"spray_states"`
@@ -378,6 +386,8 @@ type lruVariableSpecs struct {
 	FixedClock      *ebpf.VariableSpec `ebpf:"fixed_clock"`
 	Frags           *ebpf.VariableSpec `ebpf:"frags"`
 	LineMask        *ebpf.VariableSpec `ebpf:"line_mask"`
+	Prefix4Mask     *ebpf.VariableSpec `ebpf:"prefix4_mask"`
+	Prefix6Mask     *ebpf.VariableSpec `ebpf:"prefix6_mask"`
 	Seed0           *ebpf.VariableSpec `ebpf:"seed0"`
 	Seed1           *ebpf.VariableSpec `ebpf:"seed1"`
 	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
@@ -413,8 +423,6 @@ type lruMaps struct {
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Cpus          *ebpf.Map `ebpf:"cpus"`
 	Crossings     *ebpf.Map `ebpf:"crossings"`
-	Destinations4 *ebpf.Map `ebpf:"destinations4"`
-	Destinations6 *ebpf.Map `ebpf:"destinations6"`
 	Events        *ebpf.Map `ebpf:"events"`
 	Extras        *ebpf.Map `ebpf:"extras"`
 	Interfaces    *ebpf.Map `ebpf:"interfaces"`
@@ -428,6 +436,8 @@ type lruMaps struct {
 	Plans         *ebpf.Map `ebpf:"plans"`
 	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
+	Roots4        *ebpf.Map `ebpf:"roots4"`
+	Roots6        *ebpf.Map `ebpf:"roots6"`
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
 	SpraySettings *ebpf.Map `ebpf:"spray_settings"`
 	SprayStates   *ebpf.Map `ebpf:"spray_states"`
@@ -441,8 +451,6 @@ func (m *lruMaps) Close() error {
 		m.Controls,
 		m.Cpus,
 		m.Crossings,
-		m.Destinations4,
-		m.Destinations6,
 		m.Events,
 		m.Extras,
 		m.Interfaces,
@@ -456,6 +464,8 @@ func (m *lruMaps) Close() error {
 		m.Plans,
 		m.Prefixes4,
 		m.Prefixes6,
+		m.Roots4,
+		m.Roots6,
 		m.RuleCounters,
 		m.SpraySettings,
 		m.SprayStates,
@@ -472,6 +482,8 @@ type lruVariables struct {
 	FixedClock      *ebpf.Variable `ebpf:"fixed_clock"`
 	Frags           *ebpf.Variable `ebpf:"frags"`
 	LineMask        *ebpf.Variable `ebpf:"line_mask"`
+	Prefix4Mask     *ebpf.Variable `ebpf:"prefix4_mask"`
+	Prefix6Mask     *ebpf.Variable `ebpf:"prefix6_mask"`
 	Seed0           *ebpf.Variable `ebpf:"seed0"`
 	Seed1           *ebpf.Variable `ebpf:"seed1"`
 	Seed2           *ebpf.Variable `ebpf:"seed2"`

@@ -19,16 +19,16 @@ type tableClassGroup struct {
 }
 
 type tableControl struct {
-	_             structs.HostLayout
-	Generation    uint32
-	Prefixes4     uint32
-	Prefixes6     uint32
-	Flags         uint32
-	Now           uint64
-	Destinations4 uint32
-	Destinations6 uint32
-	LeashEnd      uint64
-	Reserved      [3]uint64
+	_          structs.HostLayout
+	Generation uint32
+	Prefixes4  uint32
+	Prefixes6  uint32
+	Flags      uint32
+	Now        uint64
+	LeashEnd   uint64
+	Short6     uint64
+	Long6      uint64
+	Reserved   [2]uint64
 }
 
 type tableCpu struct {
@@ -62,12 +62,6 @@ type tableCpu struct {
 		Reserved uint8
 	}
 	Merged tableLimitSet
-}
-
-type tableDestination struct {
-	_        structs.HostLayout
-	Class    [2]uint16
-	Reserved uint32
 }
 
 type tableExtra struct {
@@ -180,26 +174,38 @@ type tablePlan struct {
 	Reserved2   [2]uint64
 }
 
-type tablePrefix struct {
-	_        structs.HostLayout
-	BlockEnd uint64
-	Class    [2]uint16
-	Flags    uint32
-	OwnEnd   uint64
-	OwnFlags uint32
-	Reserved uint32
+type tablePrefixLine4 struct {
+	_      structs.HostLayout
+	Key    [8]uint64
+	Prefix [8]struct {
+		_       structs.HostLayout
+		End     uint64
+		Class   [2]uint16
+		ToClass [2]uint16
+	}
 }
 
-type tablePrefix4Key struct {
-	_       structs.HostLayout
-	Bits    uint32
-	Address [4]uint8
+type tablePrefixLine6 struct {
+	_      structs.HostLayout
+	Key    [8]uint64
+	Prefix [8]struct {
+		_       structs.HostLayout
+		End     uint64
+		Class   [2]uint16
+		ToClass [2]uint16
+	}
+	Name [8]struct {
+		_  structs.HostLayout
+		Hi uint64
+		Lo uint64
+	}
+	Bits     [8]uint8
+	Reserved [56]uint8
 }
 
-type tablePrefix6Key struct {
+type tableRootGroup struct {
 	_       structs.HostLayout
-	Bits    uint32
-	Address [16]uint8
+	Lengths [16]uint32
 }
 
 type tableRuleCounter struct {
@@ -248,8 +254,6 @@ const (
 	tableMapControls        = "controls"
 	tableMapCpus            = "cpus"
 	tableMapCrossings       = "crossings"
-	tableMapDestinations4   = "destinations4"
-	tableMapDestinations6   = "destinations6"
 	tableMapEvents          = "events"
 	tableMapExtras          = "extras"
 	tableMapInterfaces      = "interfaces"
@@ -262,6 +266,8 @@ const (
 	tableMapPlans           = "plans"
 	tableMapPrefixes4       = "prefixes4"
 	tableMapPrefixes6       = "prefixes6"
+	tableMapRoots4          = "roots4"
+	tableMapRoots6          = "roots6"
 	tableMapRuleCounters    = "rule_counters"
 	tableMapSpraySettings   = "spray_settings"
 	tableMapSprayStates     = "spray_states"
@@ -274,6 +280,8 @@ const (
 	tableVarFixedClock      = "fixed_clock"
 	tableVarFrags           = "frags"
 	tableVarLineMask        = "line_mask"
+	tableVarPrefix4Mask     = "prefix4_mask"
+	tableVarPrefix6Mask     = "prefix6_mask"
 	tableVarSeed0           = "seed0"
 	tableVarSeed1           = "seed1"
 	tableVarSeed2           = "seed2"
@@ -340,8 +348,6 @@ type tableMapSpecs struct {
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
 	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
-	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
-	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Extras        *ebpf.MapSpec `ebpf:"extras"`
 	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
@@ -354,6 +360,8 @@ type tableMapSpecs struct {
 	Plans         *ebpf.MapSpec `ebpf:"plans"`
 	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
+	Roots4        *ebpf.MapSpec `ebpf:"roots4"`
+	Roots6        *ebpf.MapSpec `ebpf:"roots6"`
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
 	SpraySettings *ebpf.MapSpec `ebpf:"spray_settings"`
 	SprayStates   *ebpf.MapSpec `ebpf:"spray_states"`
@@ -369,6 +377,8 @@ type tableVariableSpecs struct {
 	FixedClock      *ebpf.VariableSpec `ebpf:"fixed_clock"`
 	Frags           *ebpf.VariableSpec `ebpf:"frags"`
 	LineMask        *ebpf.VariableSpec `ebpf:"line_mask"`
+	Prefix4Mask     *ebpf.VariableSpec `ebpf:"prefix4_mask"`
+	Prefix6Mask     *ebpf.VariableSpec `ebpf:"prefix6_mask"`
 	Seed0           *ebpf.VariableSpec `ebpf:"seed0"`
 	Seed1           *ebpf.VariableSpec `ebpf:"seed1"`
 	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
@@ -404,8 +414,6 @@ type tableMaps struct {
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Cpus          *ebpf.Map `ebpf:"cpus"`
 	Crossings     *ebpf.Map `ebpf:"crossings"`
-	Destinations4 *ebpf.Map `ebpf:"destinations4"`
-	Destinations6 *ebpf.Map `ebpf:"destinations6"`
 	Events        *ebpf.Map `ebpf:"events"`
 	Extras        *ebpf.Map `ebpf:"extras"`
 	Interfaces    *ebpf.Map `ebpf:"interfaces"`
@@ -418,6 +426,8 @@ type tableMaps struct {
 	Plans         *ebpf.Map `ebpf:"plans"`
 	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
 	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
+	Roots4        *ebpf.Map `ebpf:"roots4"`
+	Roots6        *ebpf.Map `ebpf:"roots6"`
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
 	SpraySettings *ebpf.Map `ebpf:"spray_settings"`
 	SprayStates   *ebpf.Map `ebpf:"spray_states"`
@@ -431,8 +441,6 @@ func (m *tableMaps) Close() error {
 		m.Controls,
 		m.Cpus,
 		m.Crossings,
-		m.Destinations4,
-		m.Destinations6,
 		m.Events,
 		m.Extras,
 		m.Interfaces,
@@ -445,6 +453,8 @@ func (m *tableMaps) Close() error {
 		m.Plans,
 		m.Prefixes4,
 		m.Prefixes6,
+		m.Roots4,
+		m.Roots6,
 		m.RuleCounters,
 		m.SpraySettings,
 		m.SprayStates,
@@ -461,6 +471,8 @@ type tableVariables struct {
 	FixedClock      *ebpf.Variable `ebpf:"fixed_clock"`
 	Frags           *ebpf.Variable `ebpf:"frags"`
 	LineMask        *ebpf.Variable `ebpf:"line_mask"`
+	Prefix4Mask     *ebpf.Variable `ebpf:"prefix4_mask"`
+	Prefix6Mask     *ebpf.Variable `ebpf:"prefix6_mask"`
 	Seed0           *ebpf.Variable `ebpf:"seed0"`
 	Seed1           *ebpf.Variable `ebpf:"seed1"`
 	Seed2           *ebpf.Variable `ebpf:"seed2"`
