@@ -88,7 +88,7 @@ func (n *network) take(k pick, mode config.AttachMode, asked bool) (*hold, error
 		return nil, err
 	}
 	gateways := n.gatewaysOf(k.nic)
-	h, err := attach(n.programs(), n.pins, k.nic, mode)
+	h, err := n.attach(k.nic, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +118,12 @@ func indices(held map[int]*hold) map[int]bool {
 		all[i] = true
 	}
 	return all
+}
+
+// attach attaches the programs in force, which are not replaced meanwhile.
+func (n *network) attach(at nic, mode config.AttachMode) (*hold, error) {
+	defer n.gate.HoldPrograms()()
+	return attach(n.programs(), n.pins, at, mode)
 }
 
 // programs are the gate's, or those that a test puts in their place.

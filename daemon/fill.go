@@ -116,6 +116,9 @@ func (d *daemon) fill(many [][]netip.Prefix) {
 
 // fillIn works until jobs are done and returns what went wrong with them.
 func (d *daemon) fillIn(ctx context.Context, jobs []*fillJob) error {
+	for _, j := range jobs {
+		d.network.reserve(j.prefixes)
+	}
 	for d.fillSome(ctx) {
 		// others may have their turn
 	}
@@ -159,6 +162,18 @@ func (d *daemon) keepFilling(ctx context.Context) error {
 		for ctx.Err() == nil && d.fillSome(ctx) {
 			// others may have their turn
 		}
+	}
+}
+
+// reserve makes room for prefixes at once, while others may have their turn:
+// table by table it would take longer. What goes wrong here is told by the
+// change that finds no room.
+func (n *network) reserve(prefixes []netip.Prefix) {
+	n.mu.Lock()
+	gate := n.gate
+	n.mu.Unlock()
+	if gate != nil {
+		_ = gate.Reserve(gate.Lacks(prefixes))
 	}
 }
 

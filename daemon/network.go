@@ -207,7 +207,11 @@ func (n *network) open(cfg *config.Config) error {
 		}
 		n.pinLock = lock
 	}
-	g, err := maps.Open(maps.Options{Pins: n.pins, Slots: cfg.Network.Slots})
+	pins := n.pins
+	g, err := maps.Open(maps.Options{
+		Pins: pins, Slots: cfg.Network.Slots,
+		OnReplace: func(old, next maps.Programs) error { return replacePrograms(pins, old, next) },
+	})
 	if err != nil {
 		return fmt.Errorf("open the network gate: %w", err)
 	}

@@ -115,7 +115,7 @@ func (n *network) swap(at nic, h *hold, was Attachment, mode config.AttachMode) 
 
 // put attaches and keeps the hold.
 func (n *network) put(at nic, mode config.AttachMode) (*hold, error) {
-	h, err := attach(n.programs(), n.pins, at, mode)
+	h, err := n.attach(at, mode)
 	if err == nil {
 		n.held[at.index] = h
 	}

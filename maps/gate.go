@@ -31,7 +31,7 @@ type Options struct {
 	// programs that read the larger one are loaded: it puts them in the place
 	// of the old ones wherever these are attached, or says why it cannot, and
 	// has put back what it changed. It must not call the gate.
-	OnReplace func(Programs) error
+	OnReplace func(old, next Programs) error
 }
 
 // Clock is how the program reads the time.
@@ -54,7 +54,7 @@ const (
 type Gate struct {
 	mu           sync.Mutex // held by all that writes
 	clock        Clock      // not ClockMeasured
-	onReplace    func(Programs) error
+	onReplace    func(old, next Programs) error
 	programsHeld sync.RWMutex // against their being replaced
 	background   sync.WaitGroup
 	growing      [2]bool // a larger table of the family is being made ready

@@ -155,12 +155,12 @@ func (g *Gate) useLarger(f int, l *larger) error {
 func (g *Gate) replace(next Programs) error {
 	g.programsHeld.Lock()
 	defer g.programsHeld.Unlock()
+	old := Programs{Frags: g.objects.Headgate, Plain: g.plain}
 	if g.onReplace != nil {
-		if err := g.onReplace(next); err != nil {
+		if err := g.onReplace(old, next); err != nil {
 			return fmt.Errorf("put the program with a larger table of prefixes in place: %w", err)
 		}
 	}
-	old := Programs{Frags: g.objects.Headgate, Plain: g.plain}
 	g.objects.Headgate, g.plain = next.Frags, next.Plain
 	old.close()
 	return nil

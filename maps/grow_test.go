@@ -129,7 +129,7 @@ func TestGrowRefused(t *testing.T) {
 	rig.RequireRoot(t)
 	refuse := errors.New("not now")
 	calls := 0
-	opened, err := Open(Options{Slots: minSlots, Clock: ClockFixed, OnReplace: func(p Programs) error {
+	opened, err := Open(Options{Slots: minSlots, Clock: ClockFixed, OnReplace: func(Programs, Programs) error {
 		calls++
 		return refuse
 	}})
