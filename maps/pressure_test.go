@@ -12,7 +12,7 @@ import (
 // crowd presses four times over.
 func (p *pressed) run(c *crowd) {
 	p.t.Helper()
-	const steps = 400
+	const steps = 200
 	refill := p.rule.Rate.Interval / time.Duration(p.rule.Rate.Amount) * time.Duration(p.rule.Burst)
 	for i := range steps {
 		p.turn(2 * refill / steps * time.Duration(i))

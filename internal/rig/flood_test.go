@@ -146,7 +146,7 @@ func TestFloodArrives(t *testing.T) {
 		t.Errorf("%d frames in %v, the schedule has %.0f", sent.Packets, sent.Elapsed(), most)
 	}
 	report := r.Stop(t)
-	full, err := l.Gate.Overruns()
+	full, err := ringLosses(l.Gate)
 	if err != nil {
 		t.Fatal(err)
 	}
