@@ -138,7 +138,10 @@ func (g *Gate) clearCounter(index uint32) error {
 	if err := g.objects.RuleCounters.Put(index, make([]bpfRuleCounter, cpus)); err != nil {
 		return fmt.Errorf("clear counter %d: %w", index, err)
 	}
-	if err := g.objects.Overflows.Put(index, &bpfOverflow{}); err != nil {
+	// full: a TAT of 0 would look like the future once the table is 4.5 years old
+	full := bpfOverflow{}
+	full.Slot.Tat, full.Unknown.Tat = g.now(), g.now()
+	if err := g.objects.Overflows.Put(index, &full); err != nil {
 		return fmt.Errorf("clear overflow bucket %d: %w", index, err)
 	}
 	return nil

@@ -275,6 +275,28 @@ func TestLongIdle(t *testing.T) {
 	}
 }
 
+// RC-057: a rule that comes when the table is five years old starts full, with
+// what unknown sources and those without a slot take together.
+func TestOldTable(t *testing.T) {
+	g := fixedGate(t)
+	g.SetNow(uint64(5*365*24*time.Hour) * ticksPerNano)
+	r := perSource("r", 1, time.Hour, 4, config.Match{})
+	r.Unknown = &config.Rate{Amount: 10, Interval: time.Second, Unit: config.Count}
+	g.rules(r)
+	g.want("within_rate", from("203.0.113.5"))
+	r.Unknown = nil
+	g.rules(r)
+	s := g.neighbours("r", 5)
+	for _, source := range s[:4] {
+		for g.judge(frameOf(source)) != "over_rate" {
+		}
+	}
+	g.want("within_rate", from(s[4]))
+	if st := g.stats(); st.Overflowed != 1 {
+		t.Errorf("%d packets by the overflow bucket, want 1", st.Overflowed)
+	}
+}
+
 // Every reason that the program knows has a name.
 func TestReasonNames(t *testing.T) {
 	seen := map[string]bool{}
