@@ -72,6 +72,7 @@ type Gate struct {
 	dir     string // of the pinned maps; "": none
 	from    string // of the maps of another layout, until Settle; "": none
 	carried *carrying
+	shapes  shapes // of its own maps
 }
 
 // Open adopts the maps pinned under o.Pins, or makes and pins them, and loads

@@ -102,7 +102,8 @@ func recoverOld(pins string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.Rename(next, layoutDir(pins, s.Layout)); err != nil {
+		// nothing is judged by what may have come to lie there
+		if err := errors.Join(os.RemoveAll(layoutDir(pins, s.Layout)), os.Rename(next, layoutDir(pins, s.Layout))); err != nil {
 			return fmt.Errorf("put the maps of layout %d in their place: %w", s.Layout, err)
 		}
 	}

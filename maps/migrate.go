@@ -188,11 +188,11 @@ func (g *Gate) endCarrying(spec *ebpf.CollectionSpec) error {
 			return err
 		}
 	}
-	s, err := describe(spec)
-	if err != nil {
+	var err error
+	if g.shapes, err = describe(spec); err != nil {
 		return err
 	}
-	if err := s.write(g.dir); err != nil {
+	if err := g.shapes.write(g.dir); err != nil {
 		return err
 	}
 	if filepath.Base(g.dir) != makingName {

@@ -8,8 +8,18 @@ import (
 )
 
 // Unpinned returns the names of the gate's maps that have no pin under pins:
-// somebody removed it, or something else is mounted there now.
+// somebody removed it, or something else is mounted there now. While the layout
+// changes they are elsewhere, and nothing is amiss.
 func (g *Gate) Unpinned(pins string) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unpinned(pins)
+}
+
+func (g *Gate) unpinned(pins string) []string {
+	if g.from != "" {
+		return nil
+	}
 	var names []string
 	for name := range g.mapsByName() {
 		if _, err := os.Lstat(filepath.Join(MapDir(pins), name)); err != nil {
@@ -30,7 +40,7 @@ func (g *Gate) Repin(pins string) error {
 	}
 	all := g.mapsByName()
 	var errs []error
-	for _, name := range g.Unpinned(pins) {
+	for _, name := range g.unpinned(pins) {
 		// a map that thinks it is pinned would try to move its pin
 		m, err := all[name].Clone()
 		if err == nil {
@@ -41,5 +51,5 @@ func (g *Gate) Repin(pins string) error {
 			errs = append(errs, fmt.Errorf("pin map %s again: %w", name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, g.shapes.write(dir))...)
 }
