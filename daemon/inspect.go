@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf/link"
@@ -158,7 +159,7 @@ func (n *network) lostPins() string {
 	switch {
 	case err == nil && !os.SameFile(mine, now):
 		return fmt.Sprintf("another folder is at %s than the pins were put in: something was mounted over it, or it was made anew", n.pins)
-	case err != nil && !inBPFFS(filepath.Dir(n.pins)):
+	case err != nil && (!inBPFFS(filepath.Dir(n.pins)) || !sameDevice(mine, filepath.Dir(n.pins))):
 		return fmt.Sprintf("%s is out of sight: the bpffs was unmounted, or something was mounted over it", n.pins)
 	case err != nil:
 		return fmt.Sprintf("%s was removed with all pins", n.pins)
@@ -186,14 +187,31 @@ func (h *hold) pinned() bool {
 	return err == nil && info.ID == h.id
 }
 
+// inBPFFS reports whether dir, or what there is of it, lies in a bpffs.
 func inBPFFS(dir string) bool {
 	var fs unix.Statfs_t
-	for ; ; dir = filepath.Dir(dir) {
-		err := unix.Statfs(dir, &fs)
-		if err == nil || dir == "/" {
-			return err == nil && fs.Type == unix.BPF_FS_MAGIC
+	for unix.Statfs(dir, &fs) != nil {
+		if dir == filepath.Dir(dir) {
+			return false
 		}
+		dir = filepath.Dir(dir)
 	}
+	return fs.Type == unix.BPF_FS_MAGIC
+}
+
+// sameDevice reports whether dir, or what there is of it, lies in the file
+// system of mine.
+func sameDevice(mine os.FileInfo, dir string) bool {
+	now, err := os.Stat(dir)
+	for err != nil && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		now, err = os.Stat(dir)
+	}
+	a, ok := mine.Sys().(*syscall.Stat_t)
+	if err != nil || !ok {
+		return true
+	}
+	return a.Dev == now.Sys().(*syscall.Stat_t).Dev
 }
 
 // repin pins all that is not pinned, in a folder that is made anew if need be.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -56,9 +57,27 @@ type host struct {
 	pins string
 	cmd  *exec.Cmd
 	done chan struct{}
-	log  *bytes.Buffer
+	log  *journal
 	as   []string        // what the daemon is started through, such as setpriv(1)
 	set  func(*exec.Cmd) // what else the daemon is started with; may be nil
+}
+
+// journal is a log that is read while it is written.
+type journal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
 }
 
 // newHost makes the machine, with config as its file. In config, IFACE, PINS,
@@ -121,7 +140,7 @@ func (h *host) config() string { return filepath.Join(h.dir, "headgate.yaml") }
 func (h *host) launch() {
 	h.t.Helper()
 	if h.log == nil {
-		h.log = &bytes.Buffer{}
+		h.log = &journal{}
 	}
 	h.cmd = h.daemon()
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
