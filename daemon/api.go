@@ -315,6 +315,7 @@ type NetworkStatus struct {
 	Table      *Table      `json:"table,omitempty"`
 	IPv4       *Room       `json:"ipv4,omitempty"` // prefixes of rules and lists
 	IPv6       *Room       `json:"ipv6,omitempty"`
+	PinsEnd    string      `json:"pins_end,omitempty"` // why what is pinned will not outlive the container
 	Warnings   []string    `json:"warnings,omitempty"`
 	Faults     []string    `json:"faults,omitempty"` // of the pins and of looking at interfaces
 

@@ -221,6 +221,9 @@ func (d *daemon) recall() error {
 	for _, w := range append(p.warnings(), d.tagWarnings(p)...) {
 		d.log.Warn(w)
 	}
+	if why := pinsEnd(p.cfg); why != "" {
+		d.log.Warn(why)
+	}
 	return nil
 }
 

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"net"
 	"slices"
 
 	"github.com/headgate/headgate/config"
@@ -48,14 +47,13 @@ func (d *daemon) lookForTags(p *policy) []hiddenTag {
 	if !slices.ContainsFunc(p.rules, func(r liveRule) bool { return len(r.Match.VLANs) > 0 }) {
 		return nil
 	}
-	have, _ := attachments(p.cfg.State.Pins)
+	choices, _, err := Choose(p.cfg)
+	if err != nil {
+		return nil
+	}
 	var names []string
-	devs, _ := net.Interfaces()
-	for _, dev := range devs {
-		named := func(item string) bool { return config.MatchesInterface(item, dev.Name) }
-		if slices.ContainsFunc(p.cfg.Network.Interfaces, named) || attachedTo(have, dev.Name) {
-			names = append(names, dev.Name)
-		}
+	for _, c := range choices {
+		names = append(names, c.Interface)
 	}
 	return hiddenTags(p, names, func(name string) *preflight.Hidden {
 		f, err := preflight.Look(name)

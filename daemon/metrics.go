@@ -33,6 +33,7 @@ var described = []struct {
 	{"headgate_interface_attached", "Whether the network gate's program is attached.", []string{"interface"}},
 	{"headgate_interface_native", "Whether it is attached in native mode.", []string{"interface"}},
 	{"headgate_interface_repairs_total", "Times that something of the network gate that others took away was put back.", []string{"reason"}},
+	{"headgate_pins_survive", "Whether what is pinned, and with it the filter, outlives the daemon's container.", nil},
 	{"headgate_table_slots", "Places in the bucket table.", nil},
 	{"headgate_table_live_slots", "Places whose bucket is not full.", nil},
 	{"headgate_table_evicted_live_total", "Buckets that lost their place while not full.", nil},
@@ -117,6 +118,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, kind := range []string{repairPins, repairLink, repairProgram} {
 		count("headgate_interface_repairs_total", st.Network.Repaired[kind], kind)
 	}
+	gauge("headgate_pins_survive", oneIf(st.Network.PinsEnd == ""))
 	held, oldest, failing := 0, int64(0), 0.0
 	for _, l := range st.Lists {
 		held, oldest, failing = held+l.Prefixes, max(oldest, l.Age), failing+oneIf(l.Error != "")

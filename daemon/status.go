@@ -29,6 +29,9 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 		Blocks:  len(prefixes(d.policy.blocks)) + d.policy.manyBlocks.size(),
 		Allows:  len(prefixes(d.policy.allows)) + d.policy.manyAllows.size(),
 	}
+	if st.Network.PinsEnd = pinsEnd(d.policy.cfg); st.Network.PinsEnd != "" {
+		st.Network.Warnings = append(st.Network.Warnings, st.Network.PinsEnd)
+	}
 	st.Lists = d.listStatus()
 	st.Trial = d.trialStatus()
 	st.Faults = faults(network, err, http)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"slices"
 	"strings"
 
@@ -65,32 +64,6 @@ func answers(p *Patient) []Finding {
 	return out
 }
 
-// named are the interfaces that the config names, by kernel name, and the items
-// that stand for none.
-func (p *Patient) named() (names, none []string) {
-	devs, _ := net.Interfaces()
-	for _, item := range p.Config.Network.Interfaces {
-		found := false
-		for _, dev := range devs {
-			if config.MatchesInterface(item, dev.Name) {
-				found = true
-				if !slices.Contains(names, dev.Name) {
-					names = append(names, dev.Name)
-				}
-			}
-		}
-		if !found && item != config.AutoInterfaces {
-			none = append(none, item)
-		}
-	}
-	for _, i := range p.attached() {
-		if i.ProgramID != 0 && !slices.Contains(names, i.Name) {
-			names = append(names, i.Name)
-		}
-	}
-	return names, none
-}
-
 func (p *Patient) attached() []daemon.Interface {
 	if p.Status == nil {
 		return nil
@@ -105,22 +78,34 @@ func lookAtInterfaces(p *Patient) []Finding {
 	case len(p.Config.Network.Interfaces) == 0:
 		return ok("network.interfaces is empty: the network gate is off")
 	}
-	names, none := p.named()
-	var out []Finding
-	for _, item := range none {
-		if config.IsPattern(item) {
-			out = append(out, warning("no interface matches "+item, "")...)
-			continue
-		}
-		out = append(out, failure("there is no interface "+item, "name in network.interfaces what `ip link` shows")...)
+	choices, left, err := daemon.Choose(p.Config)
+	if err != nil {
+		return unseen(err.Error(), "")
 	}
-	for _, name := range names {
-		f, err := preflight.Look(name)
-		if err != nil {
-			out = append(out, unseen(err.Error(), "")...)
-			continue
-		}
-		out = append(out, p.interfaceFindings(&f)...)
+	var out []Finding
+	for _, c := range choices {
+		out = append(out, p.choiceFindings(c)...)
+	}
+	for _, l := range left {
+		out = append(out, ok(l)...)
+	}
+	return out
+}
+
+func (p *Patient) choiceFindings(c daemon.Choice) []Finding {
+	switch {
+	case !c.There && config.IsPattern(c.Interface), !c.There && c.Interface == config.AutoInterfaces:
+		return warning(c.Interface+": "+c.Fault, "")
+	case c.Fault != "":
+		return failure(c.Interface+": "+c.Fault, "name in network.interfaces what `ip link` shows, each packet's way once")
+	}
+	f, err := preflight.Look(c.Interface)
+	if err != nil {
+		return unseen(err.Error(), "")
+	}
+	out := p.interfaceFindings(&f)
+	if c.Note != "" {
+		out = append(out, warning(c.Note, "")...)
 	}
 	return out
 }
@@ -186,15 +171,18 @@ func lookAtTags(p *Patient) []Finding {
 	if p.Config == nil {
 		return nil
 	}
+	choices, _, err := daemon.Choose(p.Config)
+	if err != nil {
+		return unseen(err.Error(), "")
+	}
 	var out []Finding
-	names, _ := p.named()
-	for _, name := range names {
-		f, err := preflight.Look(name)
-		if err != nil {
+	for _, c := range choices {
+		f, err := preflight.Look(c.Interface)
+		if !c.There || err != nil {
 			continue
 		}
 		if h := f.HidesTags(); h != nil {
-			out = append(out, hidden(p.Config.Rules, name, h)...)
+			out = append(out, hidden(p.Config.Rules, c.Interface, h)...)
 		}
 	}
 	return out

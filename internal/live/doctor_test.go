@@ -143,6 +143,38 @@ func TestDoctorSeesTheInterface(t *testing.T) {
 	r, _ := h.report(noPerfmon...)
 	finds(t, r, "interfaces", doctor.Warn, "narrow", "would be attached in generic mode", "ethtool -L wide tx 1")
 	finds(t, r, "interfaces", doctor.Fail, "plain0", "no Ethernet header")
-	finds(t, r, "interfaces", doctor.Fail, "there is no interface nosuch0")
+	finds(t, r, "interfaces", doctor.Fail, "nosuch0: no such interface", "ip link")
 	finds(t, r, "vlan", doctor.Warn, "rule guests", "ethtool -K wide txvlan off")
+}
+
+// RC-036: a daemon in a container with a bpffs of its own says so at its start
+// and in its status; and it is true: the filter ends with the container. With
+// the host's bpffs it says nothing, and the filter stays.
+func TestPinsEndWithTheContainer(t *testing.T) {
+	attached := func(h *host) bool {
+		out, err := rig.Command(h.net.Gate, "ip", "link", "show", h.link.Gate.Interface).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		return strings.Contains(string(out), "xdp")
+	}
+	const says = "pins will not survive this container"
+	for name, own := range map[string]bool{"its own": true, "the host's": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, "network: {interfaces: [IFACE]}\n")
+			mounts := "true"
+			if own {
+				mounts = "mount -t bpf bpf " + filepath.Dir(h.pins)
+			}
+			h.as = []string{"unshare", "-m", "--propagation", "private", "sh", "-ec", mounts + `; exec "$@"`, "sh"}
+			h.start()
+			st := h.status()
+			if told := strings.Contains(st.Network.PinsEnd, says) && strings.Contains(h.log.String(), says); told != own || (st.Network.PinsEnd != "") != own {
+				t.Errorf("status says %q, the log:\n%s", st.Network.PinsEnd, h.log)
+			}
+			h.kill()
+			// the kernel takes the mount namespace down some time after its last process
+			h.await("the filter to be as told", func() bool { return attached(h) != own })
+		})
+	}
 }
