@@ -97,16 +97,22 @@ static __always_inline struct limit_set *set_at(__u32 generation, __u32 set)
 static __always_inline void merge(struct limit_set *merged, __u32 generation, __u32 set)
 {
 	struct limit_set *more = set_at(generation, set);
+	__u64 n = merged->n;
 	__u32 i;
 
 	if (!more)
 		return;
 	for (i = 0; i < SET_LIMITS && i < more->n; i++) {
-		if (merged->n >= SET_LIMITS)
-			return;
-		merged->limits[merged->n % SET_LIMITS] = more->limits[i];
-		merged->n++;
+		/* the compiler must compare what it then uses: the verifier of
+		 * 6.18.15 loses the bound on its n | 4
+		 */
+		asm volatile("" : "+r"(n));
+		if (n >= SET_LIMITS)
+			break;
+		merged->limits[n] = more->limits[i];
+		n++;
 	}
+	merged->n = n;
 	merged->flags |= more->flags;
 }
 

@@ -314,6 +314,10 @@ __noinline int parse_extensions(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_MALFORMED;
+	/* Linux 6.1 takes a loop only where its end jumps back: a loop whose end
+	 * the compiler lays right before its start is refused
+	 */
+#pragma unroll
 	for (i = 0; i <= EXT_DEPTH; i++) {
 		c = cursor_at(ctx, p->offset);
 		if (!is_extension(p->proto))

@@ -15,7 +15,7 @@ import (
 // counts it as the same reason with the same length. (A test run hands it the
 // frame with its tags in place.)
 func TestCoverJudgesAsTheGate(t *testing.T) {
-	g := fixedGate(t)
+	g := openGate(t, ClockExact, minSlots) // the tc program has no other clock
 	g.rules(perSource("tagged", 1000, time.Second, 1000, config.Match{VLANs: []uint16{10}}))
 	g.lists(Lists{
 		Allow: prefixes("198.51.100.7/32", "2001:db8:bad:7::7/128"),

@@ -19,16 +19,16 @@ type bpfClassGroup struct {
 }
 
 type bpfControl struct {
-	_             structs.HostLayout
-	Generation    uint32
-	Prefixes4     uint32
-	Prefixes6     uint32
-	Flags         uint32
-	Now           uint64
-	Destinations4 uint32
-	Destinations6 uint32
-	LeashEnd      uint64
-	Reserved      [3]uint64
+	_          structs.HostLayout
+	Generation uint32
+	Prefixes4  uint32
+	Prefixes6  uint32
+	Flags      uint32
+	Now        uint64
+	LeashEnd   uint64
+	Short6     uint64
+	Long6      uint64
+	Reserved   [2]uint64
 }
 
 type bpfCount struct {
@@ -64,12 +64,6 @@ type bpfCpu struct {
 		Reserved uint8
 	}
 	Merged bpfLimitSet
-}
-
-type bpfDestination struct {
-	_        structs.HostLayout
-	Class    [2]uint16
-	Reserved uint32
 }
 
 type bpfDimension uint32
@@ -192,25 +186,31 @@ type bpfPlan struct {
 }
 
 type bpfPrefix struct {
+	_       structs.HostLayout
+	End     uint64
+	Class   [2]uint16
+	ToClass [2]uint16
+}
+
+type bpfPrefixLine4 struct {
+	_      structs.HostLayout
+	Key    [8]uint64
+	Prefix [8]bpfPrefix
+}
+
+type bpfPrefixLine6 struct {
 	_        structs.HostLayout
-	BlockEnd uint64
-	Class    [2]uint16
-	Flags    uint32
-	OwnEnd   uint64
-	OwnFlags uint32
-	Reserved uint32
+	Key      [8]uint64
+	Prefix   [8]bpfPrefix
+	Name     [8]bpfPrefixName
+	Bits     [8]uint8
+	Reserved [56]uint8
 }
 
-type bpfPrefix4Key struct {
-	_       structs.HostLayout
-	Bits    uint32
-	Address [4]uint8
-}
-
-type bpfPrefix6Key struct {
-	_       structs.HostLayout
-	Bits    uint32
-	Address [16]uint8
+type bpfPrefixName struct {
+	_  structs.HostLayout
+	Hi uint64
+	Lo uint64
 }
 
 type bpfReason uint32
@@ -235,6 +235,11 @@ const (
 	bpfReasonREASON_UNKNOWN     bpfReason = 16
 	bpfReasonREASONS            bpfReason = 17
 )
+
+type bpfRootGroup struct {
+	_       structs.HostLayout
+	Lengths [16]uint32
+}
 
 type bpfRuleCounter struct {
 	_       structs.HostLayout
@@ -274,8 +279,6 @@ const (
 	bpfMapControls        = "controls"
 	bpfMapCpus            = "cpus"
 	bpfMapCrossings       = "crossings"
-	bpfMapDestinations4   = "destinations4"
-	bpfMapDestinations6   = "destinations6"
 	bpfMapEvents          = "events"
 	bpfMapExtras          = "extras"
 	bpfMapInterfaces      = "interfaces"
@@ -288,6 +291,8 @@ const (
 	bpfMapPlans           = "plans"
 	bpfMapPrefixes4       = "prefixes4"
 	bpfMapPrefixes6       = "prefixes6"
+	bpfMapRoots4          = "roots4"
+	bpfMapRoots6          = "roots6"
 	bpfMapRuleCounters    = "rule_counters"
 	bpfMapVouches         = "vouches"
 	bpfProgHeadgate       = "headgate"
@@ -296,6 +301,8 @@ const (
 	bpfVarFixedClock      = "fixed_clock"
 	bpfVarFrags           = "frags"
 	bpfVarLineMask        = "line_mask"
+	bpfVarPrefix4Mask     = "prefix4_mask"
+	bpfVarPrefix6Mask     = "prefix6_mask"
 	bpfVarSeed0           = "seed0"
 	bpfVarSeed1           = "seed1"
 	bpfVarSeed2           = "seed2"
@@ -355,27 +362,27 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
-	Classes       *ebpf.MapSpec `ebpf:"classes"`
-	Controls      *ebpf.MapSpec `ebpf:"controls"`
-	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
-	Crossings     *ebpf.MapSpec `ebpf:"crossings"`
-	Destinations4 *ebpf.MapSpec `ebpf:"destinations4"`
-	Destinations6 *ebpf.MapSpec `ebpf:"destinations6"`
-	Events        *ebpf.MapSpec `ebpf:"events"`
-	Extras        *ebpf.MapSpec `ebpf:"extras"`
-	Interfaces    *ebpf.MapSpec `ebpf:"interfaces"`
-	LimitIds      *ebpf.MapSpec `ebpf:"limit_ids"`
-	LimitSets     *ebpf.MapSpec `ebpf:"limit_sets"`
-	Limits        *ebpf.MapSpec `ebpf:"limits"`
-	Metas         *ebpf.MapSpec `ebpf:"metas"`
-	Overflows     *ebpf.MapSpec `ebpf:"overflows"`
-	OwnAddresses  *ebpf.MapSpec `ebpf:"own_addresses"`
-	Plans         *ebpf.MapSpec `ebpf:"plans"`
-	Prefixes4     *ebpf.MapSpec `ebpf:"prefixes4"`
-	Prefixes6     *ebpf.MapSpec `ebpf:"prefixes6"`
-	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
-	Vouches       *ebpf.MapSpec `ebpf:"vouches"`
+	Buckets      *ebpf.MapSpec `ebpf:"buckets"`
+	Classes      *ebpf.MapSpec `ebpf:"classes"`
+	Controls     *ebpf.MapSpec `ebpf:"controls"`
+	Cpus         *ebpf.MapSpec `ebpf:"cpus"`
+	Crossings    *ebpf.MapSpec `ebpf:"crossings"`
+	Events       *ebpf.MapSpec `ebpf:"events"`
+	Extras       *ebpf.MapSpec `ebpf:"extras"`
+	Interfaces   *ebpf.MapSpec `ebpf:"interfaces"`
+	LimitIds     *ebpf.MapSpec `ebpf:"limit_ids"`
+	LimitSets    *ebpf.MapSpec `ebpf:"limit_sets"`
+	Limits       *ebpf.MapSpec `ebpf:"limits"`
+	Metas        *ebpf.MapSpec `ebpf:"metas"`
+	Overflows    *ebpf.MapSpec `ebpf:"overflows"`
+	OwnAddresses *ebpf.MapSpec `ebpf:"own_addresses"`
+	Plans        *ebpf.MapSpec `ebpf:"plans"`
+	Prefixes4    *ebpf.MapSpec `ebpf:"prefixes4"`
+	Prefixes6    *ebpf.MapSpec `ebpf:"prefixes6"`
+	Roots4       *ebpf.MapSpec `ebpf:"roots4"`
+	Roots6       *ebpf.MapSpec `ebpf:"roots6"`
+	RuleCounters *ebpf.MapSpec `ebpf:"rule_counters"`
+	Vouches      *ebpf.MapSpec `ebpf:"vouches"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -387,6 +394,8 @@ type bpfVariableSpecs struct {
 	FixedClock      *ebpf.VariableSpec `ebpf:"fixed_clock"`
 	Frags           *ebpf.VariableSpec `ebpf:"frags"`
 	LineMask        *ebpf.VariableSpec `ebpf:"line_mask"`
+	Prefix4Mask     *ebpf.VariableSpec `ebpf:"prefix4_mask"`
+	Prefix6Mask     *ebpf.VariableSpec `ebpf:"prefix6_mask"`
 	Seed0           *ebpf.VariableSpec `ebpf:"seed0"`
 	Seed1           *ebpf.VariableSpec `ebpf:"seed1"`
 	Seed2           *ebpf.VariableSpec `ebpf:"seed2"`
@@ -417,27 +426,27 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Buckets       *ebpf.Map `ebpf:"buckets"`
-	Classes       *ebpf.Map `ebpf:"classes"`
-	Controls      *ebpf.Map `ebpf:"controls"`
-	Cpus          *ebpf.Map `ebpf:"cpus"`
-	Crossings     *ebpf.Map `ebpf:"crossings"`
-	Destinations4 *ebpf.Map `ebpf:"destinations4"`
-	Destinations6 *ebpf.Map `ebpf:"destinations6"`
-	Events        *ebpf.Map `ebpf:"events"`
-	Extras        *ebpf.Map `ebpf:"extras"`
-	Interfaces    *ebpf.Map `ebpf:"interfaces"`
-	LimitIds      *ebpf.Map `ebpf:"limit_ids"`
-	LimitSets     *ebpf.Map `ebpf:"limit_sets"`
-	Limits        *ebpf.Map `ebpf:"limits"`
-	Metas         *ebpf.Map `ebpf:"metas"`
-	Overflows     *ebpf.Map `ebpf:"overflows"`
-	OwnAddresses  *ebpf.Map `ebpf:"own_addresses"`
-	Plans         *ebpf.Map `ebpf:"plans"`
-	Prefixes4     *ebpf.Map `ebpf:"prefixes4"`
-	Prefixes6     *ebpf.Map `ebpf:"prefixes6"`
-	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
-	Vouches       *ebpf.Map `ebpf:"vouches"`
+	Buckets      *ebpf.Map `ebpf:"buckets"`
+	Classes      *ebpf.Map `ebpf:"classes"`
+	Controls     *ebpf.Map `ebpf:"controls"`
+	Cpus         *ebpf.Map `ebpf:"cpus"`
+	Crossings    *ebpf.Map `ebpf:"crossings"`
+	Events       *ebpf.Map `ebpf:"events"`
+	Extras       *ebpf.Map `ebpf:"extras"`
+	Interfaces   *ebpf.Map `ebpf:"interfaces"`
+	LimitIds     *ebpf.Map `ebpf:"limit_ids"`
+	LimitSets    *ebpf.Map `ebpf:"limit_sets"`
+	Limits       *ebpf.Map `ebpf:"limits"`
+	Metas        *ebpf.Map `ebpf:"metas"`
+	Overflows    *ebpf.Map `ebpf:"overflows"`
+	OwnAddresses *ebpf.Map `ebpf:"own_addresses"`
+	Plans        *ebpf.Map `ebpf:"plans"`
+	Prefixes4    *ebpf.Map `ebpf:"prefixes4"`
+	Prefixes6    *ebpf.Map `ebpf:"prefixes6"`
+	Roots4       *ebpf.Map `ebpf:"roots4"`
+	Roots6       *ebpf.Map `ebpf:"roots6"`
+	RuleCounters *ebpf.Map `ebpf:"rule_counters"`
+	Vouches      *ebpf.Map `ebpf:"vouches"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -447,8 +456,6 @@ func (m *bpfMaps) Close() error {
 		m.Controls,
 		m.Cpus,
 		m.Crossings,
-		m.Destinations4,
-		m.Destinations6,
 		m.Events,
 		m.Extras,
 		m.Interfaces,
@@ -461,6 +468,8 @@ func (m *bpfMaps) Close() error {
 		m.Plans,
 		m.Prefixes4,
 		m.Prefixes6,
+		m.Roots4,
+		m.Roots6,
 		m.RuleCounters,
 		m.Vouches,
 	)
@@ -475,6 +484,8 @@ type bpfVariables struct {
 	FixedClock      *ebpf.Variable `ebpf:"fixed_clock"`
 	Frags           *ebpf.Variable `ebpf:"frags"`
 	LineMask        *ebpf.Variable `ebpf:"line_mask"`
+	Prefix4Mask     *ebpf.Variable `ebpf:"prefix4_mask"`
+	Prefix6Mask     *ebpf.Variable `ebpf:"prefix6_mask"`
 	Seed0           *ebpf.Variable `ebpf:"seed0"`
 	Seed1           *ebpf.Variable `ebpf:"seed1"`
 	Seed2           *ebpf.Variable `ebpf:"seed2"`
