@@ -48,11 +48,10 @@ func (p *pod) judged(when string) {
 	}
 }
 
-// mounted are the mounts that this process, in the host's place, sees of the
-// pod's folders and of the bpffs.
+// mounted are the node's mounts of the pod's folders and of the bpffs.
 func (p *pod) mounted() (lines []string) {
 	p.h.t.Helper()
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	text, err := os.ReadFile(p.proc("mountinfo"))
 	if err != nil {
 		p.h.t.Fatal(err)
 	}
@@ -82,6 +81,9 @@ func TestDaemonSet(t *testing.T) {
 	first := h.status()
 	if len(first.Network.Interfaces) != 1 || first.Network.Interfaces[0].Name != h.link.Gate.Interface || first.Network.Interfaces[0].AttachMode != "native" {
 		t.Fatalf("attached: %+v", first.Network.Interfaces)
+	}
+	if why := first.Network.PinsEnd; why != "" {
+		t.Error(why)
 	}
 	p.judged("started")
 	if code, err := get(h.client(h.link.Peer.IPv4.String()), "http://"+address+"/"); code != 200 {
@@ -224,4 +226,31 @@ func TestConfigMapIsFollowed(t *testing.T) {
 	}
 	p.project(folder, m.ConfigMaps["headgate"])
 	h.await("the config that was mended", func() bool { c := h.status().Config; return c.OK && c.Generation == 3 })
+}
+
+// RC-036: in a bpffs of the container's own everything works, and it is told,
+// in the log, the status and a metric, that it ends with the container.
+func TestBPFFSOfItsOwn(t *testing.T) {
+	h := newHost(t, "")
+	m := readManifest(t, "headgate.yaml")
+	shipped(t, h, m)
+	p := newPod(h, m)
+	c := &m.Pod.Containers[0]
+	c.VolumeMounts = slices.Delete(slices.Clone(c.VolumeMounts), len(c.VolumeMounts)-1, len(c.VolumeMounts))
+	p.m = m
+	p.extra = []object{{"destination": "/bpf", "type": "bpf", "source": "bpf"}}
+	p.start()
+	const told = "pins will not survive"
+	if w := strings.Join(h.status().Network.Warnings, "\n"); !strings.Contains(w, told) || !strings.Contains(p.logged(), told) {
+		t.Errorf("status warns of %q, the log says\n%s", w, p.logged())
+	}
+	metrics := rig.Command(h.net.Gate, "curl", "-s", "http://127.0.0.1:9317/metrics")
+	if out, err := metrics.Output(); err != nil || !strings.Contains(string(out), "headgate_pins_survive 0\n") {
+		t.Errorf("no headgate_pins_survive 0 in the metrics: %v", err)
+	}
+	p.signal(syscall.SIGKILL)
+	p.remove()
+	if out, _ := rig.Command(h.net.Gate, "ip", "link", "show", h.link.Gate.Interface).CombinedOutput(); strings.Contains(string(out), "xdp") {
+		t.Errorf("a program outlives its container's bpffs: %s", out)
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -26,6 +28,8 @@ type pod struct {
 	id    string
 	log   *os.File
 	calls []string // the system calls that are allowed; nil: all
+	extra []object // mounts that the manifest does not have
+	node  *exec.Cmd
 }
 
 var pods atomic.Uint64
@@ -46,8 +50,11 @@ func newPod(h *host, m manifest) *pod {
 	if p.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		h.t.Fatal(err)
 	}
+	p.boot()
 	h.t.Cleanup(func() {
 		p.remove()
+		p.node.Process.Kill()
+		p.node.Wait()
 		if h.t.Failed() {
 			h.t.Logf("the pod's log:\n%s", p.logged())
 		}
@@ -61,8 +68,30 @@ func (p *pod) logged() string {
 	return string(text)
 }
 
+// boot starts what stands for the node: a process whose mounts are shared, as
+// systemd makes a host's.
+func (p *pod) boot() {
+	p.h.t.Helper()
+	p.node = exec.Command("unshare", "--mount", "--propagation", "shared", "--", "sleep", "infinity")
+	p.node.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.node.Start(); err != nil {
+		p.h.t.Fatal(err)
+	}
+	p.h.await("the node's mounts", func() bool {
+		name, _ := os.ReadFile(p.proc("comm"))
+		return strings.TrimSpace(string(name)) == "sleep"
+	})
+}
+
+// proc is a file of the node's process in /proc.
+func (p *pod) proc(name string) string {
+	return filepath.Join("/proc", strconv.Itoa(p.node.Process.Pid), name)
+}
+
+// runc prepares a runc on the node.
 func (p *pod) runc(args ...string) *exec.Cmd {
-	return exec.Command("runc", append([]string{"--root", filepath.Join(p.dir, "runc")}, args...)...)
+	line := []string{"--mount=" + p.proc("ns/mnt"), "--", "runc", "--root", filepath.Join(p.dir, "runc")}
+	return exec.Command("nsenter", append(line, args...)...)
 }
 
 // run starts one container. With wait it returns when the container ended, with

@@ -3,6 +3,7 @@ package live
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -56,7 +57,7 @@ func (p *pod) spec(c containerSpec, bundle string) object {
 			"noNewPrivileges": security.AllowPrivilegeEscalation != nil && !*security.AllowPrivilegeEscalation,
 		},
 		"root":   object{"path": "rootfs", "readonly": security.ReadOnlyRootFilesystem},
-		"mounts": append(ownMounts(), p.mounts(c, bundle)...),
+		"mounts": slices.Concat(ownMounts(), p.mounts(c, bundle), p.extra),
 		"linux":  linux,
 	}
 }
