@@ -2,15 +2,11 @@ package live
 
 import (
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"github.com/headgate/headgate/internal/rig"
 )
 
@@ -39,36 +35,6 @@ rules:
 	h.do("detach", "--all")
 	h.write("network: {interfaces: [lo], attach_mode: native}\n")
 	h.exits(1, []string{"attach lo", "attach_mode"}, "run")
-}
-
-// Another XDP program on the interface: one line names it, and it stays.
-func TestForeignProgramStays(t *testing.T) {
-	h := newHost(t, "network: {interfaces: [IFACE]}\n")
-	foreign, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "somebodys", Type: ebpf.XDP, License: "GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer foreign.Close()
-	var l link.Link
-	err = rig.Run(h.net.Gate, func() (err error) {
-		l, err = link.AttachXDP(link.XDPOptions{Program: foreign, Interface: h.link.Gate.Index})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	h.exits(1, []string{h.link.Gate.Interface, "another XDP program", "somebodys", "never removes"}, "run")
-	info, err := l.Info()
-	if err != nil || info.XDP().Ifindex != uint32(h.link.Gate.Index) {
-		t.Errorf("the other program's link afterwards: %+v, %v", info, err)
-	}
-	if left, _ := os.ReadDir(filepath.Join(h.pins, "links")); len(left) != 0 {
-		t.Errorf("a link was pinned: %v", left)
-	}
 }
 
 // Each of these is one clear line with the cure, exit code 1, and nothing is
