@@ -18,8 +18,7 @@ static __always_inline enum reason judge_vital(struct xdp_md *ctx, struct packet
 	if (!set)
 		return REASON_NO_RULE;
 	p->link = parse_link(ctx);
-	judge_prepare(ctx, p, set, cpu, generation);
-	if (judge_many(p, set, generation, cpu, now) == REASON_WITHIN_RATE)
+	if (judge_all(ctx, p, set, cpu, now) == REASON_WITHIN_RATE)
 		return REASON_VITAL;
 	return REASON_NO_RULE;
 }
@@ -38,6 +37,7 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 
 	if (!plan)
 		return REASON_NO_RULE;
+	p->generation = generation;
 	if (parsed == REASON_NO_RULE && p->shape & (SHAPE_VITAL | SHAPE_QUOTE)) {
 		if (judge_vital(ctx, p, generation, cpu, control, now) == REASON_VITAL)
 			return REASON_VITAL;

@@ -19,10 +19,8 @@ static __always_inline void count_add(struct count *count, __u64 bytes)
 	count->bytes += bytes;
 }
 
-static __always_inline void count_rule(const struct limit *limit, enum outcome outcome,
-				       __u64 bytes)
+static __always_inline void count_rule(__u32 index, enum outcome outcome, __u64 bytes)
 {
-	__u32 index = limit->counter;
 	struct rule_counter *counter = bpf_map_lookup_elem(&rule_counters, &index);
 
 	if (!counter)
@@ -65,7 +63,7 @@ static __always_inline enum reason judge_one(struct xdp_md *ctx, const struct pa
 		cpu->contended++;
 	if (taken != TAKE_OK)
 		outcome = limit->flags & LIMIT_WATCH ? OUTCOME_WATCHED : OUTCOME_REFUSED;
-	count_rule(limit, outcome, p->length);
+	count_rule(limit->counter, outcome, p->length);
 	if (outcome != OUTCOME_REFUSED)
 		return REASON_WITHIN_RATE;
 	if (limit->extra)
@@ -81,7 +79,7 @@ static __always_inline enum reason judge_refused(const struct packet *p,
 	t->over = true;
 	if (limit->flags & LIMIT_WATCH)
 		return REASON_WITHIN_RATE;
-	count_rule(limit, OUTCOME_REFUSED, p->length);
+	count_rule(limit->counter, OUTCOME_REFUSED, p->length);
 	return refusal(taken, t);
 }
 
@@ -105,7 +103,7 @@ __noinline int judge_first(const struct packet *p, const struct limit *limit,
 {
 	if (!p || !limit || !t || !cpu)
 		return REASON_CONTENDED;
-	if (take_reads(t, now))
+	if (t->charged || take_reads(t, now))
 		return REASON_WITHIN_RATE;
 	return judge_taken(p, limit, t, cpu, take_first(t, limit, cpu, now));
 }
@@ -120,27 +118,43 @@ __noinline int judge_second(const struct packet *p, const struct limit *limit,
 	return judge_taken(p, limit, t, cpu, take_second(t, limit, cpu, now));
 }
 
-/* What each limit takes of the packet, before any bucket is touched. */
-__noinline int judge_prepare(struct xdp_md *ctx, struct packet *p,
-			     const struct limit_set *set, struct cpu *cpu, __u32 generation)
+/* The packet's takings, read, charged and counted where all goes as it nearly
+ * always does: every key has its slot, every bucket room, and no other CPU comes
+ * between. True if so. If not, every taking is prepared, some may be charged,
+ * and judge_many goes on.
+ */
+__noinline int judge_swiftly(struct xdp_md *ctx, struct packet *p,
+			     const struct limit_set *set, struct cpu *cpu, __u64 now)
 {
+	bool all = true;
 	struct limit *limit;
-	__u32 i;
+	__u32 i, n;
 
 	if (!p || !set || !cpu)
-		return 0;
+		return false;
 	if (!(p->shape & SHAPE_VITAL)) {
 		p->hash = table_hash(p->hi, p->shape & SHAPE_IPV6 ? 0 : p->lo);
 		p->hashed = true;
 	}
-	for (i = 0; i < SET_LIMITS && i < set->n; i++) {
-		limit = set_limit(set, i, generation);
-		if (limit)
-			taking_init(&cpu->takings[i], ctx, p, limit);
+	n = set->n;
+	for (i = 0; i < SET_LIMITS && i < n; i++) {
+		limit = set_limit(set, i, p->generation & 1);
+		if (!limit) {
+			all = false;
+			continue;
+		}
+		taking_init(&cpu->takings[i], ctx, p, limit);
+		if (limit->extra || !take_reads(&cpu->takings[i], now))
+			all = false;
 	}
-	return 0;
+	for (i = 0; i < SET_LIMITS && i < n && all; i++)
+		all = take_charges(&cpu->takings[i], cpu, now);
+	for (i = 0; i < SET_LIMITS && i < n && all; i++)
+		count_rule(cpu->takings[i].counter, OUTCOME_PASSED, p->length);
+	return all;
 }
 
+/* The long way, for takings that judge_swiftly has prepared. */
 __noinline int judge_many(const struct packet *p, const struct limit_set *set,
 			  __u32 generation, struct cpu *cpu, __u64 now)
 {
@@ -178,10 +192,20 @@ __noinline int judge_many(const struct packet *p, const struct limit_set *set,
 		if (reason != REASON_WITHIN_RATE)
 			take_undo(&cpu->takings[i], cpu);
 		else if (limit)
-			count_rule(limit, cpu->takings[i].over ? OUTCOME_WATCHED :
+			count_rule(limit->counter, cpu->takings[i].over ? OUTCOME_WATCHED :
 								 OUTCOME_PASSED, p->length);
 	}
 	return reason;
+}
+
+/* Takes from every limit of a set, or from none. */
+static __always_inline enum reason judge_all(struct xdp_md *ctx, struct packet *p,
+					     const struct limit_set *set, struct cpu *cpu,
+					     __u64 now)
+{
+	if (judge_swiftly(ctx, p, set, cpu, now))
+		return REASON_WITHIN_RATE;
+	return judge_many(p, set, p->generation & 1, cpu, now);
 }
 
 static __always_inline enum reason judge(struct xdp_md *ctx, struct packet *p,
@@ -196,6 +220,5 @@ static __always_inline enum reason judge(struct xdp_md *ctx, struct packet *p,
 		if (limit)
 			return judge_one(ctx, p, limit, cpu, generation, now);
 	}
-	judge_prepare(ctx, p, set, cpu, generation);
-	return judge_many(p, set, generation, cpu, now);
+	return judge_all(ctx, p, set, cpu, now);
 }

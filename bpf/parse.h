@@ -48,7 +48,7 @@ struct packet {
 	__u8 hops;
 	__u8 link_local;	/* IPv6 source is link-local or unspecified */
 	__u8 hashed;		/* hash is that of the source, IPv6 by its /64 */
-	__u32 reserved;
+	__u32 generation;	/* of all tables that judge it */
 	__u64 hash;
 };
 

@@ -103,6 +103,7 @@ static __always_inline void taking_init(struct taking *t, struct xdp_md *ctx,
 	t->over = false;
 	t->shared = false;
 	t->place = 0;
+	t->counter = limit->counter;
 }
 
 static __always_inline struct extra *limit_extra(const struct limit *limit,

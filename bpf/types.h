@@ -296,7 +296,10 @@ struct taking {
 	__u8 over;		/* it has refused the packet */
 	__u8 shared;		/* charged to what unknown sources take together */
 	__u8 reserved;
+	__u32 counter;		/* the limit's */
+	__u32 reserved2;
 };
+_Static_assert(sizeof(struct taking) == 64, "a taking is one cache line");
 
 /* A CPU's own: its cached clock, and what it has seen. */
 struct cpu {

@@ -50,18 +50,20 @@ type bpfCpu struct {
 	Recharged   uint64
 	Reasons     [32]bpfCount
 	Takings     [6]struct {
-		_        structs.HostLayout
-		Tag      uint64
-		Tat      uint64
-		Before   uint64
-		Cost     uint64
-		Burst    uint64
-		Length   uint64
-		Place    uint32
-		Charged  uint8
-		Over     uint8
-		Shared   uint8
-		Reserved uint8
+		_         structs.HostLayout
+		Tag       uint64
+		Tat       uint64
+		Before    uint64
+		Cost      uint64
+		Burst     uint64
+		Length    uint64
+		Place     uint32
+		Charged   uint8
+		Over      uint8
+		Shared    uint8
+		Reserved  uint8
+		Counter   uint32
+		Reserved2 uint32
 	}
 	Merged bpfLimitSet
 }
