@@ -119,7 +119,7 @@ func attach(p programs, pins string, n nic, mode config.AttachMode) (h *hold, er
 		if mode == config.AttachNative {
 			return nil, fmt.Errorf("attach %s in native mode: %s; or use network.attach_mode: auto or generic", n.name, why)
 		}
-		note = "attached in generic mode, which is slower, as native is refused: " + why
+		note = "attached in generic mode, which is slower, as native is refused: " + why + "; then: headgate reattach " + n.name
 	}
 	l, err := tryAttach(p, n, true, link.XDPGenericMode)
 	if err != nil {

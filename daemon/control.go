@@ -123,7 +123,11 @@ func (d *daemon) controlHandler() http.Handler {
 		if err := decode(r, &q); err != nil {
 			return nil, err
 		}
-		return d.network.reattach(q)
+		reply, err := d.network.reattach(q)
+		if err == nil && reply.Was != reply.AttachMode {
+			d.note(change{what: "reattach", subject: reply.Interface, detail: reply.Was + " to " + reply.AttachMode, who: who(r, d.now())})
+		}
+		return reply, err
 	}))
 	m.Handle("POST /v1/detach", answerWith(d.log, func(r *http.Request) (any, error) {
 		names, err := d.network.detachAll()

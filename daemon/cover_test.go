@@ -2,10 +2,14 @@ package daemon
 
 import (
 	"errors"
+	"io"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -118,4 +122,105 @@ func TestCoverIsRemoved(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The tc program stands where the kernel has taken the outermost tag out of the
+// frame, and where TCP segments come joined, their payload outside the first
+// buffer: rules by VLAN match all the same, and bytes are counted in full.
+func TestCoverSeesTagsAndJoinedSegments(t *testing.T) {
+	n := rig.Net(t)
+	at := n.Links[0]
+	pins := filepath.Join(rig.BPFFS(t), "headgate")
+	g, err := maps.Open(maps.Options{Slots: 4096, Pins: pins})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var rules []config.Rule
+	for _, text := range []string{
+		`{name: guests, match: {vlan: 10}, per: source, rate: 1000000/s}`,
+		`{name: web, match: {protocol: tcp, ports: [8080]}, per: source, rate: 100Gbit/s}`,
+	} {
+		r, err := config.ParseRule("rule", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, r)
+	}
+	if err := g.SetRules(rules, config.Management{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	inside := func(do func() error) {
+		t.Helper()
+		if err := rig.Run(n.Gate, do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inside(func() error {
+		dev, err := netlink.LinkByName(at.Gate.Interface)
+		if err != nil {
+			return err
+		}
+		return cover(g, pins, dev)
+	})
+	defer inside(func() error { return uncoverAll(pins) })
+
+	const packets = 100
+	tagged := at.UDP(netip.MustParseAddr("203.0.113.5"), 9000)
+	tagged.Tags = []rig.Tag{{ID: 10}}
+	frame := tagged.MustFrame()
+	r := rig.Receive(t, at)
+	if _, err := rig.Send(t.Context(), at.Peer, rig.Stream{Frames: [][]byte{frame}, Count: packets, Rate: 10000}); err != nil {
+		t.Fatal(err)
+	}
+	r.Stop(t)
+	const payload = 4 << 20
+	if got := transfer(t, n, payload); got != payload {
+		t.Errorf("%d of %d bytes arrived", got, payload)
+	}
+	counted, err := g.RuleCounters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := counted["guests"]; c.PassedPackets != packets || c.PassedBytes != packets*uint64(len(frame)) {
+		t.Errorf("of %d tagged frames of %d bytes were counted %+v", packets, len(frame), c)
+	}
+	if c := counted["web"]; c.PassedBytes < payload || c.RefusedPackets != 0 {
+		t.Errorf("of a transfer of %d bytes were counted %+v", payload, c)
+	}
+}
+
+// transfer sends bytes by TCP from the peer to the gate's port 8080, and returns
+// how many came.
+func transfer(t *testing.T, n *rig.Network, size int) (got int64) {
+	t.Helper()
+	ln, err := rig.Listen(n.Gate, "tcp", n.Links[0].Gate.IPv4.String()+":8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	done := make(chan int64, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			done <- 0
+			return
+		}
+		defer c.Close()
+		n, _ := io.Copy(io.Discard, c)
+		done <- n
+	}()
+	err = rig.Run(n.Links[0].Peer.NS, func() error {
+		c, err := net.DialTimeout("tcp", ln.Addr().String(), 10*time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Write(make([]byte, size))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return <-done
 }

@@ -213,7 +213,7 @@ func (n *network) open(cfg *config.Config) error {
 		OnReplace: func(old, next maps.Programs) error { return replacePrograms(pins, old, next) },
 	})
 	if err != nil {
-		return fmt.Errorf("open the network gate: %w", err)
+		return fmt.Errorf("open the network gate: %w", keepVerifierLog(cfg.State.Dir, err))
 	}
 	own, err := ownAddresses()
 	if err == nil {

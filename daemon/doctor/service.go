@@ -148,7 +148,7 @@ func ours(i daemon.Interface, running bool) []Finding {
 	case i.ProgramID == 0:
 		return failure(fmt.Sprintf("%s is not attached: %s", i.Name, i.Warning), "headgate run")
 	case i.Warning != "":
-		return warning(fmt.Sprintf("%s is attached in %s mode, program id %d: %s", i.Name, i.AttachMode, i.ProgramID, i.Warning), "do what it says, then: headgate reattach "+i.Name)
+		return warning(fmt.Sprintf("%s is attached in %s mode, program id %d: %s", i.Name, i.AttachMode, i.ProgramID, i.Warning), "do what it says, and headgate reattach "+i.Name)
 	}
 	return ok(fmt.Sprintf("%s is attached in %s mode, program id %d", i.Name, i.AttachMode, i.ProgramID))
 }

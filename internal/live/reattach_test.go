@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/caps"
 	"github.com/headgate/headgate/internal/rig"
 	"golang.org/x/sys/unix"
 )
@@ -109,6 +110,7 @@ rules:
 // off it frees what lies in its ring of 256 (veth_napi_del).
 func TestReattachUnderFlood(t *testing.T) {
 	h := newHost(t, reattachConfig)
+	h.as = withOnly(caps.NetworkGate)
 	h.start()
 	a := h.listen(9000)
 	const d = 4 * time.Second
@@ -125,6 +127,9 @@ func TestReattachUnderFlood(t *testing.T) {
 		if left := h.covers(); left != "" {
 			t.Errorf("after the change to %s: %s", mode, left)
 		}
+	}
+	if out := h.do("history"); !strings.Contains(out, "reattach") || !strings.Contains(out, "generic to native") {
+		t.Errorf("history: %s", out)
 	}
 	blocked()
 	sent, sentAllowed := limited(), allowed()
@@ -208,6 +213,7 @@ func TestReattachRefused(t *testing.T) {
 // answer has the kernel's words and the cure, and the gate stays in place.
 func TestNativeRefusedForReal(t *testing.T) {
 	h := newHost(t, "network: {interfaces: [narrow]}\nblock: [203.0.113.9]\n")
+	h.as = withOnly(caps.NetworkGate)
 	add := rig.Command(h.net.Gate, "ip", "link", "add", "narrow", "up", "numrxqueues", "1", "numtxqueues", "4", "type", "veth", "peer", "name", "wide", "numrxqueues", "4", "numtxqueues", "4")
 	if out, err := add.CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
