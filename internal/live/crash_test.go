@@ -1,8 +1,11 @@
 package live
 
 import (
+	"errors"
 	"net/netip"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,8 +86,9 @@ func TestBlockEndsWithTheDaemonDead(t *testing.T) {
 	}
 }
 
-// RC-075: what ends the filter and what does not: a stopped daemon leaves it,
-// detach removes every trace, with the daemon alive or dead.
+// RC-075: what ends the filter and what does not, as docs/deploy.md has it: a
+// daemon that is stopped, interrupted or killed leaves it; detach removes every
+// trace, with the daemon alive or dead, and with --purge what was added too.
 func TestDetach(t *testing.T) {
 	h := newHost(t, "network: {interfaces: [IFACE]}\nblock: [203.0.113.9]\n")
 	// lost is how many of some packets do not arrive
@@ -95,7 +99,8 @@ func TestDetach(t *testing.T) {
 		return sent.Packets - r.Stop(t).From(netip.MustParseAddr("203.0.113.9")).Packets, sent.Packets
 	}
 	h.start()
-	for _, end := range []func(){h.stop, h.kill} {
+	h.do("block", "198.51.100.7", "--for", "1h")
+	for _, end := range []func(){h.stop, h.interrupt, h.kill} {
 		end()
 		if n, of := lost(); n != of {
 			t.Errorf("%d of %d packets of a blocked source were dropped while the daemon was down", n, of)
@@ -114,6 +119,10 @@ func TestDetach(t *testing.T) {
 	h.do("detach", "--all")
 	if n, of := lost(); n != 0 {
 		t.Errorf("%d of %d packets were lost after detach with the daemon dead", n, of)
+	}
+	h.do("detach", "--all", "--purge")
+	if _, err := os.Stat(filepath.Join(h.dir, "state")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("state is left: %v", err)
 	}
 	if out, err := exec.Command("ls", h.pins).CombinedOutput(); err == nil && len(out) > 0 {
 		t.Errorf("pins are left: %s", out)

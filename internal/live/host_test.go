@@ -191,13 +191,18 @@ func (h *host) kill() {
 }
 
 // stop ends the daemon as systemd would.
-func (h *host) stop() {
+func (h *host) stop() { h.end(syscall.SIGTERM) }
+
+// interrupt ends the daemon as Ctrl-C would.
+func (h *host) interrupt() { h.end(syscall.SIGINT) }
+
+func (h *host) end(s syscall.Signal) {
 	h.t.Helper()
-	h.cmd.Process.Signal(syscall.SIGTERM)
+	h.cmd.Process.Signal(s)
 	select {
 	case <-h.done:
 	case <-time.After(20 * time.Second):
-		h.t.Fatal("the daemon does not stop on SIGTERM")
+		h.t.Fatalf("the daemon does not stop on %v", s)
 	}
 	h.cmd = nil
 }
