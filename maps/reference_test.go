@@ -168,12 +168,17 @@ func TestCompiledRulesAgainstPlainReading(t *testing.T) {
 }
 
 // met sends the packet and returns the rules whose counters moved.
-func (g testGate) met(rt *rapid.T, p rig.Packet) (names []string) {
+func (g testGate) met(rt *rapid.T, p rig.Packet) []string {
+	return g.metBy(rt, func() { g.judge(p.MustFrame()) })
+}
+
+// metBy returns the rules whose counters send moves.
+func (g testGate) metBy(rt *rapid.T, send func()) (names []string) {
 	before, err := g.RuleCounters()
 	if err != nil {
 		rt.Fatal(err)
 	}
-	g.judge(p.MustFrame())
+	send()
 	after, err := g.RuleCounters()
 	if err != nil {
 		rt.Fatal(err)
