@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -67,7 +68,24 @@ func (n *network) align(p *policy, asked bool) (fresh []*hold, err error) {
 	}
 	n.picks = picks
 	n.tellFaults(faults)
+	if asked {
+		n.tellModes(p.cfg.Network.AttachMode)
+	}
 	return fresh, n.followIndices(p, s)
+}
+
+// tellModes says where what was attached before is in another mode than the
+// config has now: to change it the program has to come off.
+func (n *network) tellModes(mode config.AttachMode) {
+	for _, h := range n.held {
+		h.other = ""
+		a, err := look(h.link, h.name, h.pin)
+		if err != nil || a.ProgramID == 0 || mode == config.AttachAuto || a.AttachMode == string(mode) {
+			continue
+		}
+		h.other = fmt.Sprintf("attached in %s mode, network.attach_mode says %s: `headgate reattach %s` changes it without a gap", a.AttachMode, mode, h.name)
+		n.log.Warn(h.other, "interface", h.name)
+	}
 }
 
 // take attaches what k stands for, if anything. Asked, it waits a moment for what
@@ -211,6 +229,9 @@ func (n *network) dropOthers(cfg *config.Config) error {
 // dropPinned does the same for a gate that is off: an earlier daemon may have
 // had it on.
 func (n *network) dropPinned(cfg *config.Config) error {
+	if _, err := os.Stat(cfg.State.Pins); err != nil {
+		return nil // none, or out of the reach of a daemon without privilege
+	}
 	have, err := attachments(cfg.State.Pins)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ type hold struct {
 	name  string // of the interface
 	pin   string
 	note  string // what attaching said, such as why generic
+	other string // that it is in another mode than the config has
 }
 
 func (h *hold) close() { h.link.Close() }

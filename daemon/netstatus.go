@@ -26,7 +26,11 @@ func (n *network) status() (NetworkStatus, map[string]gate.Counters, error) {
 	}
 	st.Opened = n.gate.Opened()
 	for _, k := range n.picks {
-		st.Interfaces = append(st.Interfaces, n.interfaceStatus(k))
+		i := n.interfaceStatus(k)
+		st.Interfaces = append(st.Interfaces, i)
+		if i.Fault == "" && i.Warning != "" {
+			st.Warnings = append(st.Warnings, fmt.Sprintf("interface %s: %s", i.Name, i.Warning))
+		}
 	}
 	if n.pinFault != "" {
 		st.Faults = append(st.Faults, n.pinFault)
@@ -50,7 +54,7 @@ func (n *network) interfaceStatus(k pick) Interface {
 	a, err := look(h.link, h.name, h.pin)
 	i := Interface{
 		Name: h.name, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin,
-		Warning: firstOf(a.Warning, firstOf(h.note, k.note)), Fault: n.faults[k.name],
+		Warning: firstOf(a.Warning, firstOf(h.other, firstOf(h.note, k.note))), Fault: n.faults[k.name],
 	}
 	if err != nil {
 		i.Fault = err.Error()
@@ -97,7 +101,7 @@ func (n *network) count(st *NetworkStatus) (map[string]gate.Counters, error) {
 	room4, room6 := n.gate.Room()
 	four, six := Room(room4), Room(room6)
 	st.IPv4, st.IPv6 = &four, &six
-	st.Warnings = append(four.warn("IPv4"), six.warn("IPv6")...)
+	st.Warnings = slices.Concat(st.Warnings, four.warn("IPv4"), six.warn("IPv6"))
 	return n.gate.RuleCounters()
 }
 

@@ -220,3 +220,23 @@ func TestKilledAnywhere(t *testing.T) {
 		t.Errorf("%d packets of a blocked source were delivered", n)
 	}
 }
+
+// RC-034: what was attached in generic mode stays so when the config asks for
+// native, and the command that changes it is told.
+func TestLeftoverInAnotherMode(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "network: {interfaces: [IFACE], attach_mode: generic}\n")
+	h.start()
+	h.kill()
+	h.write("network: {interfaces: [IFACE], attach_mode: native}\n")
+	h.start()
+	gate := h.link.Gate.Interface
+	cure := "`headgate reattach " + gate + "`"
+	if i := h.iface(gate); i.AttachMode != "generic" || !strings.Contains(i.Warning, cure) || !strings.Contains(h.do("status"), cure) {
+		t.Errorf("attached as %+v", i)
+	}
+	h.do("reattach", gate)
+	if i := h.iface(gate); i.AttachMode != "native" || i.Warning != "" {
+		t.Errorf("after reattach: %+v", i)
+	}
+}
