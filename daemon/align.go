@@ -155,6 +155,9 @@ func (n *network) programs() programs {
 // recall takes over the links that are pinned: what an earlier daemon attached
 // goes on, with our program in it. Links that hold nothing any more are removed.
 func (n *network) recall(s surroundings) error {
+	if n.gate != nil {
+		defer n.gate.HoldPrograms()()
+	}
 	held := map[int]*hold{}
 	err := eachLink(n.pins, func(pin string, l link.Link) error {
 		info, err := l.Info()

@@ -82,6 +82,9 @@ func (n *network) apply(p *policy) error {
 			return n.restore(fresh, err)
 		}
 		n.settle()
+		if err := n.resize(p.cfg.Network.Slots); err != nil {
+			return n.restore(fresh, err)
+		}
 	}
 	n.now, n.detached = p, false
 	return nil
@@ -225,16 +228,7 @@ func (n *network) open(cfg *config.Config) error {
 	}
 	n.gate = g
 	n.tellCarried()
-	n.warnSize(cfg.Network.Slots)
 	return n.setOwn()
-}
-
-// warnSize says that a table that was pinned before has kept its size.
-func (n *network) warnSize(wanted uint32) {
-	if t, err := n.gate.Table(); err == nil && n.gate.Adopted() && t.Slots != uint64(wanted) {
-		n.log.Warn("network.slots is not in force: the pinned bucket table keeps its size (to make a new one: stop the daemon, `headgate detach --all`, start it)",
-			"slots", t.Slots, "network.slots", wanted)
-	}
 }
 
 // setOwn tells the gate which addresses are the host's.

@@ -84,9 +84,6 @@ func needsRestart(old, next *config.Config) error {
 			return refuse("%s changes only with a restart of the daemon, so nothing was changed (restart it, or put %s back)", s.key, s.key)
 		}
 	}
-	if old.Network.Slots != next.Network.Slots {
-		return refuse("network.slots changes only with a new bucket table, so nothing was changed (stop the daemon, `headgate detach --all`, start it: all buckets are full then; or put network.slots back)")
-	}
 	return nil
 }
 

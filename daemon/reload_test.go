@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/headgate/headgate/config"
 )
 
 // rule is a config with one rule, whose limit tells the versions apart.
@@ -212,18 +210,5 @@ func TestFileAgainstAddedRules(t *testing.T) {
 	}
 	if len(d.policy.rules) != 4 || len(d.policy.aside) != 0 {
 		t.Errorf("with room again: %d rules, aside %+v", len(d.policy.rules), d.policy.aside)
-	}
-}
-
-// A restart does not change the size of a pinned table: the error says what does.
-func TestSlotsNeedANewTable(t *testing.T) {
-	old, next := &config.Config{}, &config.Config{}
-	old.Network.Slots, next.Network.Slots = 4096, 8192
-	err := needsRestart(old, next)
-	if err == nil || !strings.Contains(err.Error(), "network.slots") || !strings.Contains(err.Error(), "detach --all") {
-		t.Errorf("error %v", err)
-	}
-	if err := needsRestart(old, old); err != nil {
-		t.Error(err)
 	}
 }

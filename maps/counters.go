@@ -107,7 +107,9 @@ func (g *Gate) Table() (TableStats, error) {
 	if err != nil {
 		return TableStats{}, err
 	}
-	s := TableStats{Slots: uint64(g.meta.Lines) * ways, Live: g.table.live(g.now())}
+	g.tableHeld.RLock()
+	s := TableStats{Slots: uint64(len(g.table.lines)) * ways, Live: g.table.live(g.now())}
+	g.tableHeld.RUnlock()
 	for _, cpu := range cpus {
 		s.EvictedLive += cpu.EvictedLive
 		s.Overflowed += cpu.Overflowed
@@ -119,7 +121,11 @@ func (g *Gate) Table() (TableStats, error) {
 }
 
 // Sweep frees the slots whose bucket is full and returns how many.
-func (g *Gate) Sweep() int { return g.table.Sweep(g.now()) }
+func (g *Gate) Sweep() int {
+	g.tableHeld.RLock()
+	defer g.tableHeld.RUnlock()
+	return g.table.Sweep(g.now())
+}
 
 func (g *Gate) readCPUs() ([]bpfCpu, error) {
 	var cpus []bpfCpu

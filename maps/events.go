@@ -71,6 +71,8 @@ func (g *Gate) unstrike(p netip.Prefix) {
 	if p != sourceOf(p.Addr()).prefix() {
 		return
 	}
+	g.tableHeld.RLock()
+	defer g.tableHeld.RUnlock()
 	key := sourceOf(p.Addr())
 	tag := g.table.tag(g.table.hash(key.Hi, key.Lo), g.table.salt(bpfSlotKindSLOT_BLOCK, 0), bpfSlotKindSLOT_BLOCK)
 	if slot := g.table.find(tag); slot != nil {

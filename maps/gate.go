@@ -19,7 +19,7 @@ type Options struct {
 	Pins string
 	// Slots is the number of places in the bucket table: a power of two from
 	// 4096 to 1<<27, 16 bytes of kernel memory each. A pinned table keeps the
-	// size that it was made with.
+	// size that it has; Resize changes it.
 	Slots uint32
 	// Prefixes4 and Prefixes6 bound how many prefixes of each family rules and
 	// lists name together; 0 means 1<<20 and 1<<18. Memory is taken as they
@@ -57,7 +57,9 @@ type Gate struct {
 	onReplace    func(old, next Programs) error
 	programsHeld sync.RWMutex // against their being replaced
 	background   sync.WaitGroup
-	growing      [2]bool // a larger table of the family is being made ready
+	replaced     int          // how often programs were replaced
+	tableHeld    sync.RWMutex // against the bucket table's being replaced
+	growing      [2]bool      // a larger table of the family is being made ready
 	closed       bool
 	objects      bpfObjects
 	plain        *ebpf.Program

@@ -3,6 +3,7 @@ package maps
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -66,6 +67,7 @@ func (g *Gate) growAhead(f int, t *prefixTable) {
 type larger struct {
 	table    *ebpf.Map
 	programs Programs
+	replaced int // how often programs had been replaced before
 }
 
 func (l *larger) close() {
@@ -76,29 +78,75 @@ func (l *larger) close() {
 // grow makes the table of a family larger. The programs are loaded while others
 // go on changing the table that is in force.
 func (g *Gate) grow(f, places int) error {
-	l, err := g.prepareLarger(f, places)
-	if err != nil {
-		return err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed || g.lists.prefixes.tables[f].places() >= places {
+	for {
+		l, err := g.prepareBeside(f, places)
+		if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		if g.closed || g.lists.prefixes.tables[f].places() >= places {
+			g.mu.Unlock()
+			l.close()
+			return nil
+		}
+		// programs of before would bring back a table that was replaced since
+		if l.replaced == g.replaced {
+			err = g.useLarger(f, l)
+			g.mu.Unlock()
+			return err
+		}
+		g.mu.Unlock()
 		l.close()
-		return nil
 	}
-	return g.useLarger(f, l)
+}
+
+// prepareBeside is prepareLarger for callers that do not hold g.mu: the maps may
+// be replaced and closed meanwhile.
+func (g *Gate) prepareBeside(f, places int) (*larger, error) {
+	g.mu.Lock()
+	replaced, meta := g.replaced, g.meta
+	on, err := cloneMaps(g.mapsByName())
+	g.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	defer closeMaps(on)
+	l, err := g.prepareLarger(f, places, on, meta)
+	if err == nil {
+		l.replaced = replaced
+	}
+	return l, err
+}
+
+func cloneMaps(all map[string]*ebpf.Map) (map[string]*ebpf.Map, error) {
+	clones := map[string]*ebpf.Map{}
+	for name, m := range all {
+		c, err := m.Clone()
+		if err != nil {
+			closeMaps(clones)
+			return nil, fmt.Errorf("open map %s again: %w", name, err)
+		}
+		clones[name] = c
+	}
+	return clones, nil
+}
+
+func closeMaps(all map[string]*ebpf.Map) {
+	for _, m := range all {
+		m.Close()
+	}
 }
 
 // growLocked is grow to twice the places, for callers that hold g.mu.
 func (g *Gate) growLocked(f, places int) error {
-	l, err := g.prepareLarger(f, places*2)
+	l, err := g.prepareLarger(f, places*2, g.mapsByName(), g.meta)
 	if err != nil {
 		return err
 	}
 	return g.useLarger(f, l)
 }
 
-func (g *Gate) prepareLarger(f, places int) (*larger, error) {
+func (g *Gate) prepareLarger(f, places int, on map[string]*ebpf.Map, meta bpfMeta) (*larger, error) {
 	name := prefixNames[f]
 	spec, err := loadBpf()
 	if err != nil {
@@ -110,12 +158,19 @@ func (g *Gate) prepareLarger(f, places int) (*larger, error) {
 	if err != nil {
 		return nil, mapError(name, "", err)
 	}
-	programs, err := g.loadPrograms(spec, map[string]*ebpf.Map{name: table})
+	programs, err := g.programsOn(spec, on, meta, name, table)
 	if err != nil {
 		table.Close()
 		return nil, err
 	}
-	return &larger{table, programs}, nil
+	return &larger{table: table, programs: programs}, nil
+}
+
+// programsOn loads the programs on maps, with another in the place of one.
+func (g *Gate) programsOn(spec *ebpf.CollectionSpec, on map[string]*ebpf.Map, meta bpfMeta, name string, other *ebpf.Map) (Programs, error) {
+	all := maps.Clone(on)
+	all[name] = other
+	return loadPrograms(spec, all, meta, g.clock)
 }
 
 // useLarger fills the larger table, puts the programs that read it in the place
@@ -156,12 +211,15 @@ func (g *Gate) replace(next Programs) error {
 	g.programsHeld.Lock()
 	defer g.programsHeld.Unlock()
 	old := Programs{Frags: g.objects.Headgate, Plain: g.plain}
-	if g.onReplace != nil {
+	// while the layout changes, what is attached is another layout's, and goes
+	// on until all is carried over and set
+	if g.onReplace != nil && g.from == "" {
 		if err := g.onReplace(old, next); err != nil {
-			return fmt.Errorf("put the program with a larger table of prefixes in place: %w", err)
+			return fmt.Errorf("put the program with a table of another size in place: %w", err)
 		}
 	}
 	g.objects.Headgate, g.plain = next.Frags, next.Plain
+	g.replaced++
 	old.close()
 	return nil
 }

@@ -118,14 +118,17 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Settle ends a change of the layout: every packet is judged by this gate's
-// programs, so the maps of the layout before are let go. Without a change it
-// does nothing.
+// Settle ends a change of the layout, once this gate's programs are in place
+// everywhere: the maps of the layout before are let go. Without a change it does
+// nothing.
 func (g *Gate) Settle() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.from == "" {
 		return nil
+	}
+	if err := g.putInPlace(); err != nil {
+		return err
 	}
 	pins := filepath.Dir(g.dir)
 	if err := os.Rename(g.from, filepath.Join(pins, oldName)); err != nil {
@@ -133,6 +136,21 @@ func (g *Gate) Settle() error {
 	}
 	g.from, g.dir = "", MapDir(pins)
 	return recoverOld(pins)
+}
+
+// putInPlace makes sure that the programs are in place where a table has grown
+// since they were attached.
+func (g *Gate) putInPlace() error {
+	if g.onReplace == nil {
+		return nil
+	}
+	g.programsHeld.Lock()
+	defer g.programsHeld.Unlock()
+	now := Programs{Frags: g.objects.Headgate, Plain: g.plain}
+	if err := g.onReplace(now, now); err != nil {
+		return fmt.Errorf("put the program of the new layout in place: %w", err)
+	}
+	return nil
 }
 
 // Unpin removes all pinned maps under pins, of whatever layout.

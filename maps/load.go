@@ -3,7 +3,6 @@ package maps
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -208,14 +207,7 @@ func (p Programs) close() {
 	p.Plain.Close()
 }
 
-// loadPrograms loads the programs on the gate's maps, with others in the place
-// of some of them by name.
-func (g *Gate) loadPrograms(spec *ebpf.CollectionSpec, others map[string]*ebpf.Map) (Programs, error) {
-	replacements := g.mapsByName()
-	maps.Copy(replacements, others)
-	return loadPrograms(spec, replacements, g.meta, g.clock)
-}
-
+// loadPrograms loads the programs on maps by name.
 func loadPrograms(spec *ebpf.CollectionSpec, replacements map[string]*ebpf.Map, meta bpfMeta, clock Clock) (p Programs, err error) {
 	for name, m := range replacements {
 		spec.Maps[name].MaxEntries = m.MaxEntries()

@@ -196,3 +196,28 @@ func TestNoGapInKills(t *testing.T) {
 		return 0
 	})
 }
+
+// The bucket table grows by a reload and shrinks by a restart.
+func TestNoGapInResizes(t *testing.T) {
+	h := newGapHost(t)
+	h.noGap(func() (swaps int) {
+		for range often(1, 5) {
+			h.write(gapText(1 << 18))
+			h.do("reload")
+			h.wantSlots(1 << 18)
+			h.write(gapText(1 << 13))
+			h.stop()
+			h.start()
+			h.wantSlots(1 << 13)
+			swaps += 2
+		}
+		return swaps
+	})
+}
+
+func (h *host) wantSlots(want uint64) {
+	h.t.Helper()
+	if got := h.status().Network.Table.Slots; got != want {
+		h.t.Errorf("the table has %d slots, want %d", got, want)
+	}
+}
