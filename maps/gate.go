@@ -69,6 +69,7 @@ type Gate struct {
 	lists        *lists
 	counters     map[string]uint32 // rule name → index in rule_counters
 	ruleIDs      map[uint32]string // limit id → rule name
+	written      *written          // the rules in force; nil: not by this process
 	adopted      bool
 
 	dir     string // of the pinned maps; "": none

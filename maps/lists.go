@@ -269,8 +269,7 @@ func (l *lists) set(p netip.Prefix, o own) error {
 		if below == p {
 			continue
 		}
-		o, _ := l.own.Get(below)
-		if err := l.put(below, o); err != nil {
+		if err := l.put(below); err != nil {
 			return err
 		}
 	}
@@ -287,16 +286,19 @@ func (l *lists) restore(p netip.Prefix, was own, existed bool) {
 
 // refresh writes the entry of p, or removes it where nothing needs it.
 func (l *lists) refresh(p netip.Prefix) error {
-	o, owned := l.own.Get(p)
-	if !owned && !l.classes[0].has(p) && !l.classes[1].has(p) {
+	if _, owned := l.own.Get(p); !owned && !l.classes[0].has(p) && !l.classes[1].has(p) {
 		l.prefixes.remove(p)
 		return nil
 	}
-	return l.put(p, o)
+	return l.put(p)
 }
 
 // put writes one entry with what it inherits.
-func (l *lists) put(p netip.Prefix, o own) error {
+func (l *lists) put(p netip.Prefix) error { return l.prefixes.put(p, l.value(p)) }
+
+// value is what the entry of p is to hold.
+func (l *lists) value(p netip.Prefix) bpfPrefix {
+	o, _ := l.own.Get(p)
 	now := l.gate.now()
 	for _, above := range l.own.Supernets(p) {
 		o.end = laterEnd(o.end, above.end, now)
@@ -307,7 +309,7 @@ func (l *lists) put(p netip.Prefix, o own) error {
 		classes := c.of(p)
 		value.Class[generation], value.ToClass[generation] = classes[0], classes[1]
 	}
-	return l.prefixes.put(p, value)
+	return value
 }
 
 func laterEnd(a, b, now uint64) uint64 {

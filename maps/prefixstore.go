@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/gaissmai/bart"
 )
@@ -23,6 +24,7 @@ type prefixStore struct {
 	roots  *roots
 	held   bart.Lite
 	bounds [2]int
+	writes uint64 // so far
 }
 
 // openPrefixes maps the tables into memory and calls each for all they hold.
@@ -67,6 +69,7 @@ func (s *prefixStore) room(f int) Room {
 
 // put writes the record of p; the program sees the old one or the new one.
 func (s *prefixStore) put(p netip.Prefix, value bpfPrefix) error {
+	s.writes++
 	if s.held.Get(p) {
 		s.tables[family(p)].put(p, value)
 		return nil
@@ -93,8 +96,31 @@ func (s *prefixStore) remove(p netip.Prefix) {
 	if !s.held.Get(p) {
 		return
 	}
+	s.writes++
 	s.held.Delete(p)
 	s.roots.remove(p)
 	s.tables[family(p)].remove(p)
 	s.count()
+}
+
+// size is how many prefixes of a family are held.
+func (s *prefixStore) size(f int) int {
+	if f == 0 {
+		return s.held.Size4()
+	}
+	return s.held.Size6()
+}
+
+// missing returns the prefixes of a family that are held and not in its table,
+// but in the places that are wrong.
+func (s *prefixStore) missing(f int, wrong []uint32) (faults []Fault) {
+	for p := range s.held.All() {
+		if family(p) != f {
+			continue
+		}
+		if place, ok := s.tables[f].find(p); !ok || slices.Contains(wrong, place) {
+			faults = append(faults, Fault{p, "missing"})
+		}
+	}
+	return faults
 }

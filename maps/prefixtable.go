@@ -201,17 +201,30 @@ func (t *prefixTable) remove(p netip.Prefix) {
 	t.held--
 }
 
+// clear empties a place that nothing of ours is in.
+func (t *prefixTable) clear(place uint32) {
+	keys, _ := t.line(place / prefixWays)
+	atomic.AndUint64(&keys[place%prefixWays], keySpilled)
+	t.retired[place] = true
+}
+
 // each calls fn for all that the table holds.
 func (t *prefixTable) each(fn func(netip.Prefix, bpfPrefix)) {
-	for index := range t.mask + 1 {
+	t.eachPlace(0, t.mask+1, func(_ uint32, p netip.Prefix, v bpfPrefix) { fn(p, v) })
+}
+
+// eachPlace calls fn for all that some lines hold.
+func (t *prefixTable) eachPlace(first, lines uint32, fn func(uint32, netip.Prefix, bpfPrefix)) {
+	for index := first; index < first+lines; index++ {
 		keys, records := t.line(index)
 		for w := range keys {
+			place := index*prefixWays + uint32(w)
 			switch key := keys[w] &^ keySpilled; {
 			case key == 0:
 			case t.lines4 != nil:
-				fn(named4(key), records[w])
+				fn(place, named4(key), records[w])
 			default:
-				fn(t.nameAt(index, w), records[w])
+				fn(place, t.nameAt(index, w), records[w])
 			}
 		}
 	}

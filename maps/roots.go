@@ -24,6 +24,7 @@ const (
 type roots struct {
 	memory  [2][]byte
 	v4, v6  []uint32
+	own     [2][]uint32 // what v4 and v6 are to be, in memory of this process alone
 	control *controlPage
 	seed    [4]uint64
 	held    *bart.Lite
@@ -46,6 +47,7 @@ func openRoots(g *Gate, held *bart.Lite) (*roots, error) {
 	}
 	r.v4 = unsafe.Slice((*uint32)(unsafe.Pointer(&r.memory[0][0])), 1<<root4Bits)
 	r.v6 = unsafe.Slice((*uint32)(unsafe.Pointer(&r.memory[1][0])), 1<<root6Bits)
+	r.own = [2][]uint32{make([]uint32, len(r.v4)), make([]uint32, len(r.v6))}
 	return r, nil
 }
 
@@ -89,11 +91,14 @@ func (r *roots) count(p netip.Prefix, n int) {
 func (r *roots) use(family int, word *uint32, root uint32, bit, n int) {
 	at := root<<6 | uint32(bit)
 	r.used[family][at] += n
+	own := &r.own[family][root]
 	if r.used[family][at] > 0 {
+		*own |= 1 << bit
 		atomic.OrUint32(word, 1<<bit)
 		return
 	}
 	delete(r.used[family], at)
+	*own &^= 1 << bit
 	atomic.AndUint32(word, ^uint32(1<<bit))
 }
 
@@ -110,6 +115,7 @@ func (r *roots) shorten(p netip.Prefix) {
 		if ok && covering.Bits() > 0 {
 			bit = 1 << (32 - covering.Bits())
 		}
+		r.own[0][root] = r.own[0][root]&longer | bit
 		if word := &r.v4[root]; *word&^longer != bit {
 			atomic.StoreUint32(word, *word&longer|bit)
 		}
@@ -155,4 +161,20 @@ func (r *roots) recount() {
 		atomic.StoreUint32(&live6[i], word)
 	}
 	r.v4, r.v6 = live4, live6
+}
+
+// audit puts right what others changed, in the roots and in the control entry,
+// and reports whether it was in the roots.
+func (r *roots) audit() (different bool) {
+	r.control.setFlag(controlWhole4, r.held.Get(netip.PrefixFrom(netip.IPv4Unspecified(), 0)))
+	r.publish6()
+	for f, live := range [][]uint32{r.v4, r.v6} {
+		for i, word := range r.own[f] {
+			if atomic.LoadUint32(&live[i]) != word {
+				atomic.StoreUint32(&live[i], word)
+				different = true
+			}
+		}
+	}
+	return different
 }

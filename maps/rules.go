@@ -49,6 +49,7 @@ func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[stri
 		return errors.Join(err, ids.giveUp())
 	}
 	g.control.setGeneration(idle)
+	g.written = g.writtenOf(idle, t)
 	g.counters, g.ruleIDs = map[string]uint32{}, map[uint32]string{}
 	for i, name := range t.names {
 		if name != "" {
