@@ -321,6 +321,9 @@ type NetworkStatus struct {
 
 	Repairs  []Repair          `json:"repairs,omitempty"`  // the last, of what others took away
 	Repaired map[string]uint64 `json:"repaired,omitempty"` // how many since the start, by kind
+
+	MapRepairs   uint64    `json:"map_repairs,omitempty"`  // entries of the pinned maps that others had changed
+	MapsRepaired time.Time `json:"maps_repaired,omitzero"` // when, the last time
 }
 
 // Room is how many prefixes of one family the network gate holds, and may hold.

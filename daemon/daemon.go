@@ -69,6 +69,7 @@ type daemon struct {
 	configs  configs
 	history  *history
 	hits     *hits
+	stateErr error // why the state file is not what it should be
 }
 
 // Run runs the daemon until ctx ends or it is told to stop. A *ConfigError is
@@ -134,6 +135,7 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.watchTrial(ctx) })
 	tasks.Go(func() error { return d.keepLeash(ctx) })
 	tasks.Go(func() error { return d.watchHits(ctx) })
+	tasks.Go(func() error { return d.audit(ctx) })
 	tasks.Go(func() error { return d.pet(ctx) })
 	context.AfterFunc(ctx, func() { d.manager.tell(sd.SdNotifyStopping) })
 	if err := d.manager.tell(sd.SdNotifyReady); err != nil {
@@ -197,9 +199,12 @@ func newDaemon(o Options) (*daemon, error) {
 
 // recall joins the config with what was added from the command line before.
 func (d *daemon) recall() error {
-	added, err := d.store.load(d.now())
+	added, warning, err := d.store.recover(d.now())
 	if err != nil {
 		return err
+	}
+	if warning != "" {
+		d.log.Error(warning)
 	}
 	p, err := merge(d.policy.cfg, added, named(d.kept))
 	if err != nil {

@@ -67,6 +67,10 @@ func (h *hits) see(rules []Rule, now time.Time) {
 			x.Since = now
 		}
 		judged, refused := counted(r)
+		if judged == 0 { // it has judged nothing, or nobody can tell just now
+			next[r.Name] = x
+			continue
+		}
 		if judged < x.Judged || refused < x.Refused {
 			x.Judged, x.Refused = 0, 0
 		}
@@ -143,9 +147,8 @@ func (d *daemon) watchHits(ctx context.Context) error {
 }
 
 func (d *daemon) seeHits(ctx context.Context) error {
-	rules := d.rules(ctx).Rules
+	d.snapshot(ctx) // which sees them
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.hits.see(rules, d.now())
 	return d.hits.write()
 }

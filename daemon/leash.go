@@ -27,19 +27,23 @@ func (d *daemon) keepLeash(ctx context.Context) error {
 	return nil
 }
 
-// holdLeash gives the data path the time from now on that it filters without a
-// daemon. A trial shortens it to its own end: with the daemon dead nobody could
-// take back what nobody has confirmed, and a gate that passes everything locks
-// nobody out. The caller holds d.mu.
-func (d *daemon) holdLeash() {
+// holdLeash tells the data path how long it filters from now on without a
+// daemon. The caller holds d.mu.
+func (d *daemon) holdLeash() { d.network.setLeash(d.leash()) }
+
+// leash is that time; 0 is for ever. A trial shortens it to its own end: with
+// the daemon dead nobody could take back what nobody has confirmed, and a gate
+// that passes everything locks nobody out.
+func (d *daemon) leash() time.Duration {
 	leash := d.policy.cfg.Network.Leash
-	if d.trial != nil {
-		left := max(0, d.trial.left(d.boot())) + trialGrace
-		if leash == 0 || left < leash {
-			leash = left
-		}
+	if d.trial == nil {
+		return leash
 	}
-	d.network.setLeash(leash)
+	left := max(0, d.trial.left(d.boot())) + trialGrace
+	if leash == 0 {
+		return left
+	}
+	return min(leash, left)
 }
 
 func (n *network) setLeash(leash time.Duration) {

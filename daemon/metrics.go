@@ -45,6 +45,9 @@ var described = []struct {
 	{"headgate_ipv4_prefixes_bound", "IPv4 prefixes that it may hold.", nil},
 	{"headgate_ipv6_prefixes", "IPv6 prefixes of rules and lists that the network gate holds.", nil},
 	{"headgate_ipv6_prefixes_bound", "IPv6 prefixes that it may hold.", nil},
+	{"headgate_network_open", "Whether the network gate was opened to everything by hand.", nil},
+	{"headgate_map_repairs_total", "Entries of the pinned maps that others had changed and that were put right.", nil},
+	{"headgate_config_on_trial", "Whether the config in force is on trial.", nil},
 	{"headgate_config_last_reload_ok", "Whether what is on disk is in force.", nil},
 	{"headgate_config_generation", "Configs put in force since the start.", nil},
 	{"headgate_config_hash", "First 48 bits of the hash of the config in force.", nil},
@@ -84,6 +87,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(c.desc[name], prometheus.GaugeValue, v, labels...)
 	}
 	gauge("headgate_config_last_reload_ok", oneIf(st.Config.OK))
+	gauge("headgate_config_on_trial", oneIf(st.Trial != nil))
+	gauge("headgate_network_open", oneIf(st.Network.Opened))
+	count("headgate_map_repairs_total", st.Network.MapRepairs)
 	gauge("headgate_config_generation", float64(st.Config.Generation))
 	gauge("headgate_config_hash", hashValue(st.Config.Hash))
 	gauge("headgate_blocks", float64(st.Blocks))

@@ -25,6 +25,9 @@ func (n *network) status() (NetworkStatus, map[string]gate.Counters, error) {
 		return st, nil, nil
 	}
 	st.Opened = n.gate.Opened()
+	if st.MapRepairs = n.audited.repaired; st.MapRepairs > 0 {
+		st.MapsRepaired = stamp(n.audited.last)
+	}
 	for _, k := range n.picks {
 		i := n.interfaceStatus(k)
 		st.Interfaces = append(st.Interfaces, i)

@@ -38,6 +38,7 @@ type network struct {
 	lost      map[string]string // interface → how its program was taken off, until it is back
 	left      []string          // what patterns left out, as last logged
 	pinFault  string            // what is wrong with the pins
+	audited   auditStatus       // of the pinned maps
 	unsettled error             // of the last reconcile
 	repairs   repairLog
 	indices   map[string]int // of interfaces that rules name, as the rules have them

@@ -31,6 +31,8 @@ type state struct {
 
 	BlockImports bulks `json:"block_imports,omitempty"`
 	AllowImports bulks `json:"allow_imports,omitempty"`
+
+	Saved savedAt `json:"saved,omitzero"` // of the file alone
 }
 
 // addedRule is kept as text and read again at each start, like the file's.
@@ -176,28 +178,32 @@ func sortEntries(list []Entry) {
 }
 
 // store keeps a state in one file.
-type store struct{ path string }
+type store struct {
+	path    string
+	boot    func() bootTime
+	written *fs.FileInfo // the file as it was written last
+}
 
-func newStore(dir string) store { return store{path: filepath.Join(dir, "state.json")} }
+func newStore(dir string) store {
+	return store{path: filepath.Join(dir, "state.json"), boot: bootClock, written: new(fs.FileInfo)}
+}
 
 // load reads the state, without what ended meanwhile. No file is an empty
 // state; one that cannot be read is an error, because starting without it
 // would lift every block that was set by hand.
 func (s store) load(now time.Time) (state, error) {
-	data, err := os.ReadFile(s.path)
+	st, err := readState(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state{Version: stateVersion}, nil
 	}
 	if err != nil {
-		return state{}, fmt.Errorf("read state: %w", err)
-	}
-	var st state
-	if err := json.Unmarshal(data, &st); err != nil {
-		return state{}, fmt.Errorf("read state %s: %w (move it away to start without what was added from the command line)", s.path, err)
+		return state{}, err
 	}
 	if st.Version != stateVersion {
 		return state{}, fmt.Errorf("read state %s: version %d, this headgate reads version %d (install the headgate that wrote it, or move it away)", s.path, st.Version, stateVersion)
 	}
+	st.shift(st.Saved.stepped(now, s.boot()))
+	st.Saved = savedAt{}
 	anchor(st.Blocks, now)
 	anchor(st.Allows, now)
 	for i, r := range st.Rules {
@@ -210,6 +216,46 @@ func (s store) load(now time.Time) (state, error) {
 		}
 	}
 	return st.live(now), nil
+}
+
+// errDamaged is a state file that is no JSON any more.
+var errDamaged = errors.New("it is damaged")
+
+func readState(path string) (state, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return state{}, fmt.Errorf("read state: %w", err)
+	}
+	var st state
+	if err := json.Unmarshal(data, &st); err != nil {
+		return state{}, fmt.Errorf("read state %s: %w: %w (move it away to start without what was added from the command line)", path, errDamaged, err)
+	}
+	return st, nil
+}
+
+// recover is load that, where the file is damaged, goes back to the one before
+// the last change. Warnings say what is lost.
+func (s store) recover(now time.Time) (st state, warning string, err error) {
+	defer s.noteWritten()
+	st, err = s.load(now)
+	if !errors.Is(err, errDamaged) {
+		return st, "", err
+	}
+	old := s
+	old.path = s.old()
+	before, oldErr := readState(old.path)
+	if oldErr != nil || before.Version != stateVersion {
+		return st, "", err
+	}
+	kept, asideErr := s.setAside("damaged")
+	if asideErr != nil {
+		return st, "", errors.Join(err, asideErr)
+	}
+	if err := os.Link(old.path, s.path); err != nil {
+		return st, "", fmt.Errorf("put the state before the last change back: %w", err)
+	}
+	st, err = s.load(now)
+	return st, fmt.Sprintf("the state file was damaged and is kept as %s: the last change from the command line is lost (see: headgate blocks, headgate rule ls)", kept), err
 }
 
 // anchor gives wall-clock ends the monotonic reading of now.
@@ -237,13 +283,25 @@ func (s store) save(st state, now time.Time) error {
 		st.Rules[i].End = settled(r.End, now)
 	}
 	st.BlockImports, st.AllowImports = st.BlockImports.settled(now), st.AllowImports.settled(now)
+	boot := s.boot()
+	st.Saved = savedAt{Wall: now.Round(0).UTC(), Boot: boot.id, Up: boot.since}
 	data, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write state: %w", err)
 	}
-	if err := renameio.WriteFile(s.path, append(data, '\n'), 0o600); err != nil {
+	pending, err := renameio.NewPendingFile(s.path, renameio.WithTempDir(filepath.Dir(s.path)), renameio.WithStaticPermissions(0o600))
+	if err == nil {
+		defer pending.Cleanup()
+		_, err = pending.Write(append(data, '\n'))
+	}
+	if err == nil {
+		s.keepOld()
+		err = pending.CloseAtomicallyReplace()
+	}
+	if err != nil {
 		return fmt.Errorf("write state: %w (nothing was changed: make room or let root write there)", err)
 	}
+	s.noteWritten()
 	return nil
 }
 

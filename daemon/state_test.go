@@ -111,6 +111,7 @@ func fullState(now time.Time) state {
 func TestStateSurvives(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s := newStore(t.TempDir())
+	s.boot = func() bootTime { return bootTime{} } // the wall clock alone
 	if err := s.save(fullState(now), now); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +142,7 @@ func TestEndsAreMonotonicWhileRunning(t *testing.T) {
 		t.Errorf("made: %v", made.End)
 	}
 	s := newStore(t.TempDir())
+	s.boot = func() bootTime { return bootTime{} } // the wall clock alone
 	if err := s.save(state{Blocks: []Entry{made}}, now.Add(4*time.Minute)); err != nil {
 		t.Fatal(err)
 	}

@@ -96,6 +96,9 @@ func (d *daemon) troubles() (out []string) {
 	if err := d.history.failing(); err != nil {
 		out = append(out, fmt.Sprintf("history is not written: %v (make room in %s)", err, d.policy.cfg.State.Dir))
 	}
+	if d.stateErr != nil {
+		out = append(out, d.stateErr.Error())
+	}
 	return out
 }
 
@@ -118,6 +121,7 @@ func (d *daemon) countedRules(packets map[string]maps.Counters, requests map[str
 	for _, r := range d.policy.aside {
 		out = append(out, d.wireRule(r))
 	}
+	d.hits.see(out, d.now())
 	d.hits.fill(out)
 	return out
 }

@@ -41,7 +41,11 @@ func mapMemory(m *ebpf.Map, writable bool) ([]byte, error) {
 	return memory, nil
 }
 
-func (c *controlPage) close() error { return unix.Munmap(c.memory) }
+// close lets go of the page. What is asked of it later changes nothing.
+func (c *controlPage) close() error {
+	c.fields = new(bpfControl)
+	return unix.Munmap(c.memory)
+}
 
 func (c *controlPage) generation() uint32 { return atomic.LoadUint32(&c.fields.Generation) }
 

@@ -94,6 +94,9 @@ func printAlarms(e *env, st daemon.Status) {
 	if st.Network.Opened {
 		fmt.Fprintln(e.out, "THE NETWORK GATE IS OPEN TO EVERYTHING: nothing is dropped by it; `headgate panic --off` closes it")
 	}
+	if n := st.Network; n.MapRepairs > 0 {
+		fmt.Fprintf(e.out, "others changed the pinned maps: %d entries were put right, the last at %s\n", n.MapRepairs, moment(n.MapsRepaired))
+	}
 	if t := st.Trial; t != nil {
 		fmt.Fprintf(e.out, "ON TRIAL: %s, by %s, rolled back in %s: `headgate confirm` keeps it\n", t.File, firstOf(t.By, "someone"), daemon.Span(t.EndsIn))
 	}
