@@ -52,7 +52,7 @@ func (n *network) reattach(q ReattachRequest) (ReattachReply, error) {
 	if err != nil {
 		return ReattachReply{}, err
 	}
-	n.log.Info("attach mode changed", "interface", a.Interface, "was", was.AttachMode, "mode", a.AttachMode)
+	n.log.Info("attached anew", "interface", a.Interface, "was", was.AttachMode, "mode", a.AttachMode)
 	delete(n.faults, a.Interface)
 	delete(n.leave, a.Interface)
 	return ReattachReply{a.Interface, was.AttachMode, a.AttachMode, a.ProgramID, h.note}, nil
@@ -102,14 +102,17 @@ func (n *network) swap(at nic, h *hold, was Attachment, mode config.AttachMode) 
 		return nil, errors.Join(err, uncoverAll(n.pins))
 	}
 	delete(n.held, at.index)
+	note := h.note
 	h, err = n.put(at, mode)
 	if err == nil {
 		return h, nil
 	}
-	if _, back := n.put(at, config.AttachMode(was.AttachMode)); back != nil {
+	h, back := n.put(at, config.AttachMode(was.AttachMode))
+	if back != nil {
 		// the cover stays: it is all that judges now
 		return nil, fmt.Errorf("%w; going back to %s failed too: %w; a tc program judges in its place until `headgate reload` attaches again", err, was.AttachMode, back)
 	}
+	h.note = note // why it was so holds still
 	return nil, refuse("%v; it is attached in %s mode as before", err, was.AttachMode)
 }
 

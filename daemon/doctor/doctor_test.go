@@ -44,13 +44,15 @@ func TestJudgements(t *testing.T) {
 
 	// RC-086: each capability that is missing is named by itself
 	all := caps.BPF | caps.NetAdmin | caps.Perfmon
-	one(t, "all capabilities", capabilities(all, "the daemon (pid 7)", true, false), OK, "CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON")
+	one(t, "all capabilities", capabilities(networkNeeds, all, "the daemon (pid 7)", true, false), OK, "CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON")
 	for _, lost := range []caps.Set{caps.BPF, caps.NetAdmin, caps.Perfmon} {
-		got := capabilities(all&^lost, "the daemon (pid 7)", true, false)
+		got := capabilities(networkNeeds, all&^lost, "the daemon (pid 7)", true, false)
 		one(t, "without "+lost.String(), got, Fail, "the daemon (pid 7) lacks "+lost.String(), "AmbientCapabilities="+lost.String())
-		one(t, "a user without "+lost.String(), capabilities(all&^lost, "this user", false, false), Unseen, "lacks "+lost.String())
+		one(t, "a user without "+lost.String(), capabilities(networkNeeds, all&^lost, "this user", false, false), Unseen, "lacks "+lost.String())
 	}
-	one(t, "SYS_ADMIN stands for two", capabilities(caps.SysAdmin|caps.NetAdmin, "this user", false, true), OK)
+	one(t, "SYS_ADMIN stands for two", capabilities(networkNeeds, caps.SysAdmin|caps.NetAdmin, "this user", false, true), OK)
+
+	one(t, "the HTTP gate's user", capabilities(httpNeeds, caps.SetUID|caps.Kill, "this user", false, true), Fail, "lacks CAP_SETGID", "has CAP_SETUID", "has CAP_KILL")
 
 	// RC-036
 	host := preflight.Pins{Mount: preflight.Mount{Point: "/sys/fs/bpf", Type: "bpf"}, Times: 1, Survives: true, Sure: true}
@@ -104,8 +106,16 @@ func TestInterfacesJudged(t *testing.T) {
 	one(t, "a program of whom", (&Patient{Config: cfg}).interfaceFindings(&foreign), Unseen, "id 44")
 	p.Status = &daemon.Status{Network: daemon.NetworkStatus{Interfaces: []daemon.Interface{{Name: "eth0", AttachMode: "native", ProgramID: 44}}}}
 	one(t, "ours", p.interfaceFindings(&foreign), OK, "attached in native mode, program id 44")
-	p.Status.Network.Interfaces[0] = daemon.Interface{Name: "eth0", AttachMode: "generic", ProgramID: 44, Warning: "attached in generic mode, as native is refused"}
-	one(t, "ours, generic", p.interfaceFindings(&foreign), Warn, "refused", "headgate reattach eth0")
+	p.Status.Network.Interfaces[0] = daemon.Interface{Name: "eth0", AttachMode: "generic", ProgramID: 44}
+	one(t, "ours, generic, no longer needed", p.interfaceFindings(&foreign), Warn, "nothing is seen", "headgate reattach eth0")
+	stuck := foreign
+	stuck.MTU, stuck.Attached = 9001, "generic"
+	one(t, "ours, generic, jumbo", p.interfaceFindings(&stuck), Warn, "do not fit", "mtu 3498, then: headgate reattach eth0")
+	p.Status.Network.Interfaces[0].Warning = "attached in generic mode, as native is refused"
+	one(t, "ours, generic, refused", p.interfaceFindings(&foreign), Warn, "refused", "headgate reattach eth0")
+	cfg.Network.AttachMode = config.AttachGeneric
+	one(t, "ours, generic, as asked", p.interfaceFindings(&stuck), Warn, "refused")
+	cfg.Network.AttachMode = config.AttachAuto
 	p.Status.Network.Interfaces[0] = daemon.Interface{Name: "eth0", AttachMode: "none", Warning: "gone"}
 	one(t, "not attached", p.interfaceFindings(&eth0), Fail, "gone", "headgate reload")
 	cfg.Network.AttachMode = config.AttachNative

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -64,25 +65,45 @@ func lookAtLockdown(*Patient) []Finding {
 	return ok("the kernel is not locked down for confidentiality")
 }
 
-// The capabilities that the daemon needs, with what each is for.
-var needs = []struct {
+// need is a capability that the daemon needs, and what for.
+type need struct {
 	set caps.Set
 	why string
-}{
-	{caps.BPF, "to load programs and make maps"},
-	{caps.NetAdmin, "to attach to interfaces"},
-	{caps.Perfmon, "so that the kernel takes the program's arithmetic on packet pointers"},
 }
 
+var (
+	networkNeeds = []need{
+		{caps.BPF, "to load programs and make maps"},
+		{caps.NetAdmin, "to attach to interfaces"},
+		{caps.Perfmon, "so that the kernel takes the program's arithmetic on packet pointers"},
+	}
+	// of a daemon that is root: another runs the HTTP gate as its own user
+	httpNeeds = []need{
+		{caps.SetUID, "to run the HTTP gate's process as another user"},
+		{caps.SetGID, "to run the HTTP gate's process in another group"},
+		{caps.Kill, "to end a process of the HTTP gate that hangs"},
+	}
+)
+
 func lookAtCapabilities(p *Patient) []Finding {
-	if p.Config != nil && len(p.Config.Network.Interfaces) == 0 {
+	root := os.Geteuid() == 0
+	needs := networkNeeds
+	if p.Config != nil {
+		if len(p.Config.Network.Interfaces) == 0 {
+			needs = nil
+		}
+		if len(p.Config.HTTP.Listeners) > 0 && root && !p.running() {
+			needs = append(slices.Clip(needs), httpNeeds...)
+		}
+	}
+	if len(needs) == 0 {
 		return ok("none needed: network.interfaces is empty")
 	}
 	have, whose, err := p.rights()
 	if err != nil {
 		return unseen("capabilities: "+err.Error(), "")
 	}
-	return capabilities(have, whose, p.running(), os.Geteuid() == 0)
+	return capabilities(needs, have, whose, p.running(), root)
 }
 
 // rights are those of the daemon if it runs here, else of this process.
@@ -101,7 +122,7 @@ func (p *Patient) rights() (caps.Set, string, error) {
 	return have, "this user", err
 }
 
-func capabilities(have caps.Set, whose string, daemon, root bool) []Finding {
+func capabilities(needs []need, have caps.Set, whose string, daemon, root bool) []Finding {
 	if have&caps.SysAdmin != 0 {
 		have |= caps.BPF | caps.Perfmon // as before Linux 5.8
 	}

@@ -114,7 +114,7 @@ func (p *Patient) interfaceFindings(f *preflight.Facts) []Finding {
 	mode := string(p.Config.Network.AttachMode)
 	for _, i := range p.attached() {
 		if i.Name == f.Name {
-			return withNotes(ours(i, p.running()), f.Forecast(mode))
+			return p.ours(i, f)
 		}
 	}
 	// without an answer and without its pins nobody knows whose it is
@@ -141,16 +141,31 @@ func (p *Patient) interfaceFindings(f *preflight.Facts) []Finding {
 }
 
 // ours judges what headgate has attached to an interface.
-func ours(i daemon.Interface, running bool) []Finding {
-	switch {
-	case i.ProgramID == 0 && running:
-		return failure(fmt.Sprintf("%s is not attached: %s", i.Name, i.Warning), "headgate reload")
-	case i.ProgramID == 0:
-		return failure(fmt.Sprintf("%s is not attached: %s", i.Name, i.Warning), "headgate run")
-	case i.Warning != "":
-		return warning(fmt.Sprintf("%s is attached in %s mode, program id %d: %s", i.Name, i.AttachMode, i.ProgramID, i.Warning), "do what it says, and headgate reattach "+i.Name)
+func (p *Patient) ours(i daemon.Interface, f *preflight.Facts) []Finding {
+	if i.ProgramID == 0 {
+		cure := "headgate run"
+		if p.running() {
+			cure = "headgate reload"
+		}
+		return failure(fmt.Sprintf("%s is not attached: %s", i.Name, i.Warning), cure)
 	}
-	return ok(fmt.Sprintf("%s is attached in %s mode, program id %d", i.Name, i.AttachMode, i.ProgramID))
+	text := fmt.Sprintf("%s is attached in %s mode, program id %d", i.Name, i.AttachMode, i.ProgramID)
+	if i.AttachMode != preflight.Generic || p.Config.Network.AttachMode == config.AttachGeneric {
+		if i.Warning != "" {
+			return warning(text+": "+i.Warning, "")
+		}
+		return ok(text)
+	}
+	anew := *f // as if nothing were attached
+	anew.Attached = ""
+	forecast := anew.Forecast(string(config.AttachAuto))
+	switch {
+	case forecast.Mode == preflight.Native && i.Warning != "":
+		return warning(text+": "+i.Warning, "do what it says, if it is not done: headgate reattach "+i.Name)
+	case forecast.Mode == preflight.Native:
+		return warning(text+", and nothing is seen that stands in the way of native", "headgate reattach "+i.Name)
+	}
+	return withNotes(warning(text+", as "+forecast.Why, forecast.Cure+", then: headgate reattach "+i.Name), forecast)
 }
 
 // withNotes adds what else bears on an interface to the text of its finding.
@@ -198,7 +213,7 @@ func hidden(rules []config.Rule, name string, h *preflight.Hidden) []Finding {
 		if h.Sure {
 			find = failure
 		}
-		out = append(out, find(fmt.Sprintf("rule %s: %v", r.Name, h), h.Cure)...)
+		out = append(out, find(fmt.Sprintf("rule %s: %s", r.Name, h.Why()), h.Cure)...)
 	}
 	return out
 }

@@ -11,13 +11,16 @@ type Hidden struct {
 	Cure      string
 }
 
-// Error is the finding in one line.
-func (h *Hidden) Error() string {
+// Why is the finding in one line, without its cure.
+func (h *Hidden) Why() string {
 	if h.Sure {
-		return fmt.Sprintf("%s takes the VLAN tag out of frames before the network gate sees them, so a rule with vlan would never match (cure: %s)", h.Interface, h.Cure)
+		return h.Interface + " takes the VLAN tag out of frames before the network gate sees them, so a rule with vlan would never match"
 	}
-	return fmt.Sprintf("%s may get frames whose VLAN tag is beside them, where the network gate does not see it: a rule with vlan then does not match (cure: %s)", h.Interface, h.Cure)
+	return h.Interface + " may get frames whose VLAN tag is beside them, where the network gate does not see it: a rule with vlan then does not match"
 }
+
+// Error is the finding in one line, with its cure.
+func (h *Hidden) Error() string { return fmt.Sprintf("%s (cure: %s)", h.Why(), h.Cure) }
 
 // HidesTags tells whether frames reach the network gate without their VLAN tag;
 // nil: they have it. A network card with rxvlan on takes the tag out. A veth

@@ -227,7 +227,7 @@ func TestNativeRefusedForReal(t *testing.T) {
 		}
 	}
 	h.exits(1, append(words, "as before"), "reattach", "narrow", "--mode", "native")
-	if i = h.status().Network.Interfaces[0]; i.AttachMode != "generic" || i.ProgramID == 0 {
+	if i = h.status().Network.Interfaces[0]; i.AttachMode != "generic" || i.ProgramID == 0 || !strings.Contains(i.Warning, words[0]) {
 		t.Errorf("afterwards attached as %+v", i)
 	}
 	h.kill()
