@@ -3,13 +3,15 @@ package maps
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
-// Unpinned returns the names of the gate's maps that have no pin under pins:
-// somebody removed it, or something else is mounted there now. While the layout
-// changes they are elsewhere, and nothing is amiss.
+// Unpinned returns the names of the gate's maps, and of what describes them, that
+// have no pin under pins: somebody removed it, or something else is mounted there
+// now. While the layout changes they are elsewhere, and nothing is amiss.
 func (g *Gate) Unpinned(pins string) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -21,7 +23,7 @@ func (g *Gate) unpinned(pins string) []string {
 		return nil
 	}
 	var names []string
-	for name := range g.mapsByName() {
+	for _, name := range append(slices.Collect(maps.Keys(g.mapsByName())), shapesName) {
 		if _, err := os.Lstat(filepath.Join(MapDir(pins), name)); err != nil {
 			names = append(names, name)
 		}
@@ -41,6 +43,9 @@ func (g *Gate) Repin(pins string) error {
 	all := g.mapsByName()
 	var errs []error
 	for _, name := range g.unpinned(pins) {
+		if name == shapesName {
+			continue // it is made anew below
+		}
 		// a map that thinks it is pinned would try to move its pin
 		m, err := all[name].Clone()
 		if err == nil {

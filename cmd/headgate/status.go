@@ -53,7 +53,7 @@ func showStatus(ctx context.Context, e *env, hints bool) error {
 	printDrops(e, st.Network.Reasons)
 	printLists(e, st.Lists)
 	for _, r := range st.Network.Repairs {
-		fmt.Fprintf(e.out, "repaired at %s: %s\n", moment(r.At), strings.TrimSpace(r.Interface+" "+r.What))
+		fmt.Fprintf(e.out, "repaired at %s: %s\n", moment(r.At), strings.TrimPrefix(r.Interface+": "+r.What, ": "))
 	}
 	for _, f := range st.Faults {
 		fmt.Fprintln(e.out, "not ready: "+f)
