@@ -307,6 +307,36 @@ func TestInspectWhileTheLayoutChanges(t *testing.T) {
 	wantDirs(t, pins)
 }
 
+// RC-075: with nobody there, a gate is closed and opened by hand in whatever
+// layout its maps are, and in both while the layout changes.
+func TestOpenByPinsOfAnotherLayout(t *testing.T) {
+	pins := pinOther(t, nil)
+	opened := func(dir string) bool {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "controls"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		var c bpfControl
+		if err := m.Lookup(uint32(0), &c); err != nil {
+			t.Fatal(err)
+		}
+		return c.Flags&controlOpen != 0
+	}
+	other, next := layoutDir(pins, otherLayout), filepath.Join(pins, nextName)
+	for _, open := range []bool{false, true, false} {
+		if err := SetOpen(pins, open); err != nil || opened(other) != open {
+			t.Errorf("opened: %v, want %v; %v", opened(other), open, err)
+		}
+	}
+	openAndKill(t, pins)
+	for _, open := range []bool{true, false} {
+		if err := SetOpen(pins, open); err != nil || opened(other) != open || opened(next) != open {
+			t.Errorf("opened: %v and %v, want %v; %v", opened(other), opened(next), open, err)
+		}
+	}
+}
+
 // Every map has a carrier, or is written anew at each start.
 func TestEveryMapIsCarried(t *testing.T) {
 	spec, err := loadBpf()
