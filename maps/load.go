@@ -148,6 +148,9 @@ func mapError(name, dir string, err error) error {
 	case errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("make map %s: %w (lower network.slots)", name, err)
 	}
+	if dir != "" && exists(filepath.Join(dir, name)) {
+		return fmt.Errorf("open the pinned map %s: %w (remove the file if it is not Headgate's)", filepath.Join(dir, name), err)
+	}
 	return fmt.Errorf("make map %s: %w", name, err)
 }
 

@@ -1,6 +1,7 @@
 package maps
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/internal/rig"
 )
@@ -243,6 +245,51 @@ func TestCarryOverNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantDirs(t, pins, LayoutVersion)
+}
+
+// RC-035: what is pinned in the place of a map and is none of ours is named with
+// its path and the cure, and left alone; also among what is to be carried over.
+func TestStrangersAmongPins(t *testing.T) {
+	stranger := func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "Dual BSD/GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()}})
+		if err == nil {
+			err = p.Pin(path)
+			p.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		layout int
+	}{{"buckets", LayoutVersion}, {"metas", LayoutVersion}, {"vouches", otherLayout}, {shapesName, otherLayout}} {
+		t.Run(fmt.Sprintf("%s of layout %d", c.name, c.layout), func(t *testing.T) {
+			pins := pinOther(t, nil)
+			if c.layout == LayoutVersion {
+				if err := os.Rename(layoutDir(pins, otherLayout), MapDir(pins)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := filepath.Join(layoutDir(pins, c.layout), c.name)
+			stranger(t, path)
+			g, err := Open(Options{Pins: pins, Slots: minSlots})
+			if err == nil {
+				g.Close()
+				t.Fatal("opened")
+			}
+			if text := err.Error(); !strings.Contains(text, path) || !strings.Contains(text, "remove") || strings.Contains(text, "\n") {
+				t.Errorf("error %q", text)
+			}
+			if !exists(path) {
+				t.Error("the stranger was removed")
+			}
+		})
+	}
 }
 
 // Whoever is killed between two steps of a change of layout is found out, and

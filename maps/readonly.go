@@ -3,6 +3,7 @@ package maps
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"path/filepath"
 	"time"
@@ -87,8 +88,11 @@ func openPinnedMap(path string, readOnly bool) (*ebpf.Map, error) {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return nil, fmt.Errorf("open the pinned map %s: %w (run as root)", path, err)
 	}
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open the pinned map %s: %w", path, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the pinned map %s: %w (remove the file if it is not Headgate's)", path, err)
 	}
 	return m, nil
 }
