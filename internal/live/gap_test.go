@@ -221,3 +221,31 @@ func (h *host) wantSlots(want uint64) {
 		h.t.Errorf("the table has %d slots, want %d", got, want)
 	}
 }
+
+// RC-032: nor while a long list makes the tables of prefixes grow, each time
+// with another program, and shrink again.
+func TestNoGapWhileListsGrow(t *testing.T) {
+	h := newGapHost(t)
+	list := filepath.Join(t.TempDir(), "list.txt")
+	var text strings.Builder
+	for i := range often(60_000, 500_000) {
+		// neighbours of the four sources, and far away
+		fmt.Fprintf(&text, "%s\n", netip.AddrFrom4([4]byte{198, 19 + byte(i>>16), byte(i >> 8), byte(i)}))
+	}
+	for i := range often(10_000, 100_000) {
+		fmt.Fprintf(&text, "3fff:0:%x::/48\n", i&0xffff)
+		fmt.Fprintf(&text, "3fff:1:%x::1\n", i&0xffff)
+	}
+	if err := os.WriteFile(list, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.noGap(func() int {
+		h.do("block", "--from-file", list, "--for", "1h", "--reason", "a long list")
+		h.do("allow", "--from-file", list, "--reason", "spared")
+		h.do("reload")
+		return 0
+	})
+	if out := h.do("status"); strings.Contains(out, "not ready") {
+		t.Errorf("afterwards: %s", out)
+	}
+}
