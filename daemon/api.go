@@ -322,6 +322,7 @@ type NetworkStatus struct {
 	Repairs  []Repair          `json:"repairs,omitempty"`  // the last, of what others took away
 	Repaired map[string]uint64 `json:"repaired,omitempty"` // how many since the start, by kind
 
+	Leashed      bool      `json:"leashed,omitempty"`      // the daemon is dead for longer than network.leash: everything passes
 	MapRepairs   uint64    `json:"map_repairs,omitempty"`  // entries of the pinned maps that others had changed
 	MapsRepaired time.Time `json:"maps_repaired,omitzero"` // when, the last time
 }

@@ -35,7 +35,7 @@ func Inspect(pins, dir string, now time.Time) (Pinned, error) {
 		return Pinned{}, err
 	}
 	table := Table(held.Table)
-	p := Pinned{Network: NetworkStatus{On: true, Opened: held.Opened, Interfaces: []Interface{}, Table: &table}, Rules: []Rule{}}
+	p := Pinned{Network: NetworkStatus{On: true, Opened: held.Opened, Leashed: held.Leashed, Interfaces: []Interface{}, Table: &table}, Rules: []Rule{}}
 	for _, a := range attached {
 		p.Network.Interfaces = append(p.Network.Interfaces, Interface{Name: a.Interface, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin, Warning: a.Warning})
 	}

@@ -24,6 +24,13 @@ func (b *bench) tryOut(t *testing.T, limit int, seconds int64) ApplyReply {
 	return r
 }
 
+// trial is how the trial fares, if one runs.
+func (b *bench) trial() *TrialStatus {
+	b.d.mu.Lock()
+	defer b.d.mu.Unlock()
+	return b.d.trialStatus()
+}
+
 func (b *bench) onDisk(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(b.config)
@@ -61,19 +68,21 @@ func TestTrialEndsByItself(t *testing.T) {
 				defer cancel()
 				go b.d.watchTrial(ctx)
 				b.tryOut(t, 2, 60)
+				b.d.mu.Lock()
 				b.d.now = func() time.Time { return time.Now().Add(step) }
+				b.d.mu.Unlock()
 				time.Sleep(59 * time.Second)
 				synctest.Wait()
 				if b.limit() != 2 {
 					t.Error("ended too early")
 				}
-				if s := b.d.trialStatus(); s == nil || s.EndsIn != 1 || s.By != "ann" {
+				if s := b.trial(); s == nil || s.EndsIn != 1 || s.By != "ann" {
 					t.Errorf("status %+v", s)
 				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				if b.limit() != 1 || b.d.trialStatus() != nil {
-					t.Errorf("not rolled back: limit %d, trial %+v", b.limit(), b.d.trial)
+				if b.limit() != 1 || b.trial() != nil {
+					t.Errorf("not rolled back: limit %d, trial %+v", b.limit(), b.trial())
 				}
 				if _, err := os.Stat(b.trialFile()); err == nil || b.onDisk(t) != b.text(rule(1)) {
 					t.Errorf("left behind: %v, %s", err, b.onDisk(t))

@@ -92,3 +92,23 @@ func TestOpenByPins(t *testing.T) {
 		g.Close()
 	}
 }
+
+// Who looks at the pins is told that the leash is over.
+func TestLeashByPins(t *testing.T) {
+	rig.RequireRoot(t)
+	pins := rig.BPFFS(t)
+	g, err := Open(Options{Pins: pins, Slots: minSlots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	for _, c := range []struct {
+		leash time.Duration
+		over  bool
+	}{{0, false}, {time.Hour, false}, {time.Nanosecond, true}} {
+		g.SetLeash(c.leash)
+		if p, err := Inspect(pins); err != nil || p.Leashed != c.over {
+			t.Errorf("a leash of %s: over is %v, %v", c.leash, p.Leashed, err)
+		}
+	}
+}

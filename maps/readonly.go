@@ -22,6 +22,7 @@ type Pinned struct {
 	Reasons []ReasonCount
 	Table   TableStats
 	Opened  bool // to everything, by SetOpen
+	Leashed bool // everything passes, for no daemon has been seen for the leash
 }
 
 // Inspect reads the maps pinned under pins, for the time when no daemon can be
@@ -120,6 +121,8 @@ func (g *Gate) pinned() (p Pinned, err error) {
 		return p, err
 	}
 	p.Opened = g.Opened()
+	leash := g.control.fields.LeashEnd
+	p.Leashed = leash != 0 && int64(g.now()-leash) > 0
 	p.Table, err = g.Table()
 	return p, err
 }

@@ -94,6 +94,9 @@ func printAlarms(e *env, st daemon.Status) {
 	if st.Network.Opened {
 		fmt.Fprintln(e.out, "THE NETWORK GATE IS OPEN TO EVERYTHING: nothing is dropped by it; `headgate panic --off` closes it")
 	}
+	if st.Network.Leashed {
+		fmt.Fprintln(e.out, "NO DAEMON HAS BEEN SEEN FOR THE LEASH: the network gate lets everything pass until one is back (headgate run)")
+	}
 	if n := st.Network; n.MapRepairs > 0 {
 		fmt.Fprintf(e.out, "others changed the pinned maps: %d entries were put right, the last at %s\n", n.MapRepairs, moment(n.MapsRepaired))
 	}
