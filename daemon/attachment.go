@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/cilium/ebpf/link"
 	"github.com/headgate/headgate/config"
@@ -83,13 +82,6 @@ func attachments(pins string) ([]Attachment, error) {
 		return err
 	})
 	return all, err
-}
-
-// attachedTo reports whether the kernel runs our program on iface.
-func attachedTo(list []Attachment, iface string) bool {
-	return slices.ContainsFunc(list, func(a Attachment) bool {
-		return a.Interface == iface && a.ProgramID != 0
-	})
 }
 
 // eachLink opens all links pinned under pins; each is visit's to close.

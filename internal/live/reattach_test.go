@@ -113,12 +113,12 @@ func TestReattachUnderFlood(t *testing.T) {
 	h.as = withOnly(caps.NetworkGate)
 	h.start()
 	a := h.listen(9000)
-	const d = 4 * time.Second
+	const d = 2500 * time.Millisecond
 	blocked := h.flow(200000, d, h.packet("198.51.100.66", 9000))
 	limited := h.flow(1000, d, h.packet("203.0.113.5", 9000))
 	allowed := h.flow(20000, d, h.packet("198.51.100.7", 9000))
 	for _, mode := range []string{"generic", "native", "generic", "native"} {
-		time.Sleep(500 * time.Millisecond) // the flood goes on in this mode
+		time.Sleep(250 * time.Millisecond) // the flood goes on in this mode
 		was := h.attachMode()
 		out := h.do("reattach", h.link.Gate.Interface, "--mode", mode)
 		if now := h.attachMode(); now != mode || now == was || !strings.Contains(out, "it was "+was) {
@@ -169,15 +169,15 @@ func TestKilledWhileReattaching(t *testing.T) {
 	h := newHost(t, reattachConfig)
 	h.start()
 	a := h.listen(9000)
-	const d = 5 * time.Second
+	const d = 3 * time.Second
 	blocked := h.flow(50000, d, h.packet("198.51.100.66", 9000))
-	for i := range 6 {
+	for i := range 4 {
 		asked := rig.Command(h.net.Gate, binary, "reattach", h.link.Gate.Interface, "--mode", []string{"generic", "native"}[i%2], "-c", h.config())
 		if err := asked.Start(); err != nil {
 			t.Fatal(err)
 		}
 		// the change takes a few milliseconds some time after the start
-		time.Sleep(time.Duration(5+7*i) * time.Millisecond)
+		time.Sleep(time.Duration(5+10*i) * time.Millisecond)
 		h.kill()
 		asked.Wait()
 		h.start()
