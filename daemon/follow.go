@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/vishvananda/netlink"
+
+	"github.com/headgate/headgate/maps"
 )
 
 const (
@@ -14,8 +17,8 @@ const (
 	// makes.
 	gatherFor = 100 * time.Millisecond
 	// checkEvery is how often is looked at what raises no event: a link detached
-	// by force, a pin removed, something mounted over the bpffs. It is a few
-	// system calls an interface.
+	// by force, another program in it, something mounted over the bpffs. It is a
+	// few system calls an interface.
 	checkEvery = 2 * time.Second
 	// retryEvery is how often an interface that refused the program is tried
 	// again: a link of others that goes raises no event either.
@@ -47,10 +50,15 @@ func (n *network) followEvents(ctx context.Context) error {
 		return fmt.Errorf("subscribe to routes: %w", err)
 	}
 	defer drain(routes)
+	removals := n.watchPins()
+	if removals != nil {
+		defer removals.Close()
+	}
 	check, retry := time.NewTicker(checkEvery), time.NewTicker(retryEvery)
 	defer check.Stop()
 	defer retry.Stop()
 	due := time.After(0) // what came before the subscription
+	var pinsDue <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,8 +78,16 @@ func (n *network) followEvents(ctx context.Context) error {
 		case <-due:
 			due = nil
 			n.reconcile(nil)
+			n.addPins(removals)
+		case <-removed(removals):
+			pinsDue = shortly(pinsDue)
+		case <-pinsDue:
+			pinsDue = nil
+			n.reconcile(func() bool { return !n.sound() })
+			n.addPins(removals)
 		case <-check.C:
 			n.reconcile(func() bool { return !n.sound() })
+			n.addPins(removals) // what was made anew
 		case <-retry.C:
 			n.reconcile(n.refused)
 		}
@@ -86,7 +102,7 @@ func shortly(due <-chan time.Time) <-chan time.Time {
 	return time.After(gatherFor)
 }
 
-// drain lets a subscription's goroutine end that waits to send.
+// drain lets a goroutine go on that waits to send what nobody needs.
 func drain[T any](updates <-chan T) {
 	go func() {
 		for range updates {
@@ -116,4 +132,39 @@ func (n *network) refused() bool {
 		}
 	}
 	return n.unsettled != nil
+}
+
+// watchPins opens the source of events on pins: a bpffs raises them like other
+// file systems. Without it the check every two seconds finds the same.
+func (n *network) watchPins() *fsnotify.Watcher {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		n.log.Debug("watch pins: looking at them now and then only", "err", err)
+		return nil
+	}
+	drain(w.Errors) // such as too many events: the check finds the rest
+	n.addPins(w)
+	return w
+}
+
+// addPins watches the folders of pins that are there now; to add one again does
+// nothing.
+func (n *network) addPins(w *fsnotify.Watcher) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w == nil || n.gate == nil {
+		return
+	}
+	for _, dir := range []string{n.pins, linkDir(n.pins), maps.MapDir(n.pins)} {
+		if err := w.Add(dir); err != nil {
+			n.log.Debug("watch pins", "folder", dir, "err", err)
+		}
+	}
+}
+
+func removed(w *fsnotify.Watcher) <-chan fsnotify.Event {
+	if w == nil {
+		return nil
+	}
+	return w.Events
 }

@@ -128,6 +128,7 @@ func TestForeignProgramInBetween(t *testing.T) {
 	if out, err := rig.Command(h.link.Peer.NS, "ip", "link", "set", "late0", "netns", h.net.Gate.Name).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
+	h.gateIP("link set late0 up") // the kernel tells of changes of what is up
 	h.faulty("late0 is not attached", "another XDP program is there", "somebodys", "xdpgeneric off")
 	set(h.net.Gate, -1)
 	h.awaitAttached("late0")
