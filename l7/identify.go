@@ -31,7 +31,14 @@ type asker struct {
 	bucket   [17]byte   // the client as a part of bucket keys
 	identity identity
 	key      [32]byte // hash of the API key: of it alone, as it is kept nowhere else
+	holder            // of a verified key
+
+	user    string // verified; policy.learnUser fills it in
+	learned bool   // user is final, if empty: nobody
 }
+
+// holder is what the key file says of a key. All but owner may be empty.
+type holder struct{ owner, tenant, plan string }
 
 // identify finds out who sent r. X-Forwarded-For counts only when the peer is
 // a declared proxy, and then from right to left up to the first hop that is
@@ -48,7 +55,7 @@ func (p *policy) identify(r *http.Request, a *asker) {
 	}
 	a.bucket = clientOf(a.client, p.clientBits)
 	if p.keyHeader != "" {
-		a.identity, a.key = p.identifyKey(r.Header[p.keyHeader])
+		p.identifyKey(a, r.Header[p.keyHeader])
 	}
 }
 
@@ -83,23 +90,27 @@ func (p *policy) walk(peer netip.Addr, lines []string) netip.Addr {
 // identifyKey judges an API key. One that is empty or spaces, longer than 512
 // bytes or given more than once counts as none; with a key file so does one
 // that the file does not hold.
-func (p *policy) identifyKey(values []string) (identity, [32]byte) {
+func (p *policy) identifyKey(a *asker, values []string) {
 	if len(values) != 1 || len(values[0]) > longestKey {
-		return anonymous, [32]byte{}
+		return
 	}
 	key := strings.TrimSpace(values[0])
 	if key == "" {
-		return anonymous, [32]byte{}
+		return
 	}
 	var text [longestKey]byte // on the stack
 	sum := sha256.Sum256(text[:copy(text[:], key)])
 	if !p.keyFile {
-		return claimed, sum
+		a.identity, a.key = claimed, sum
+	} else if h, ok := p.keys[sum]; ok {
+		a.identity, a.key, a.holder = verified, sum, h
 	}
-	if _, ok := p.keys[sum]; ok {
-		return verified, sum
-	}
-	return anonymous, [32]byte{}
+}
+
+// learnUser finds out which user a is, at the first call; it may check a
+// signature, so what can be decided without the user is decided before.
+func (p *policy) learnUser(a *asker) {
+	a.learned = true
 }
 
 // appendKey appends the API key as a part of a bucket key. A claimed one

@@ -38,7 +38,7 @@ type policy struct {
 	exempt     []exemption
 	keyHeader  string
 	keyFile    bool
-	keys       map[[sha256.Size]byte]struct{}
+	keys       map[[sha256.Size]byte]holder
 	clientBits int
 	byHost     bool // a rule looks at the host
 	preflight  rule
@@ -69,10 +69,10 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 	c := &policy{
 		proxies: table(p.HTTP.Proxies), allow: table(p.Allow), block: table(p.Block),
 		keyHeader: http.CanonicalHeaderKey(p.HTTP.KeyHeader), keyFile: p.HTTP.KeyFile != "",
-		keys: map[[sha256.Size]byte]struct{}{}, clientBits: p.HTTP.ClientBits,
+		keys: map[[sha256.Size]byte]holder{}, clientBits: p.HTTP.ClientBits,
 	}
 	for _, k := range p.HTTP.Keys {
-		c.keys[k.SHA256] = struct{}{}
+		c.keys[k.SHA256] = holder{k.Owner, k.Tenant, k.Plan}
 	}
 	var errs []error
 	switch {
