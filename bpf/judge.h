@@ -64,6 +64,8 @@ static __always_inline enum reason judge_one(struct xdp_md *ctx, const struct pa
 	if (taken != TAKE_OK)
 		outcome = limit->flags & LIMIT_WATCH ? OUTCOME_WATCHED : OUTCOME_REFUSED;
 	count_rule(limit->counter, outcome, p->length);
+	if (taken != TAKE_OK)
+		take_unknown_back(&t);
 	if (outcome != OUTCOME_REFUSED)
 		return REASON_WITHIN_RATE;
 	if (limit->extra)
@@ -191,7 +193,9 @@ __noinline int judge_many(const struct packet *p, const struct limit_set *set,
 		limit = set_limit(set, i, generation);
 		if (reason != REASON_WITHIN_RATE)
 			take_undo(&cpu->takings[i], cpu);
-		else if (limit)
+		else if (cpu->takings[i].over)
+			take_unknown_back(&cpu->takings[i]);
+		if (reason == REASON_WITHIN_RATE && limit)
 			count_rule(limit->counter, cpu->takings[i].over ? OUTCOME_WATCHED :
 								 OUTCOME_PASSED, p->length);
 	}

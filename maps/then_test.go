@@ -1,6 +1,7 @@
 package maps
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -146,5 +147,61 @@ func TestUnknownSourcesAreCapped(t *testing.T) {
 		if vouches, err := g.Vouches(); err != nil || len(vouches) != 0 {
 			t.Errorf("vouches after their end: %v, %v", vouches, err)
 		}
+	}
+}
+
+// RC-078: a source that is vouched for and finds no slot is not passed without
+// being counted: it shares the overflow bucket.
+func TestVouchedWithoutSlot(t *testing.T) {
+	g := fixedGate(t)
+	r := perSource("r", 1, time.Hour, 4, config.Match{})
+	r.Unknown = &config.Rate{Amount: 10, Interval: time.Second, Unit: config.Count}
+	g.rules(r)
+	s := g.neighbours("r", 6)
+	for _, source := range s[:4] {
+		for g.judge(frameOf(source)) != "over_rate" {
+		}
+	}
+	g.count(20, from(s[4])) // what unknown sources have is spent
+	g.want("unknown", from(s[4]))
+	if err := g.Vouch(netip.MustParseAddr(s[5]), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if passed := g.count(1000, from(s[5])); passed != overflowFactor*4 {
+		t.Errorf("%d packets of a vouched source without a slot passed, want ten times the burst of 4", passed)
+	}
+}
+
+// What a packet took of the unknown sources' together is given back when any
+// rule refuses it: all or nothing.
+func TestUnknownIsGivenBack(t *testing.T) {
+	g := fixedGate(t)
+	capped := perSource("capped", 1, time.Hour, 4, config.Match{})
+	capped.Unknown = &config.Rate{Amount: 10, Interval: time.Second, Unit: config.Count}
+	first := perSource("first", 1, time.Hour, 3, udpPorts(53))
+	last := perSource("last", 1, time.Hour, 3, udpPorts(54))
+	watching := perSource("watching", 1, time.Hour, 2, udpPorts(55))
+	watching.Unknown, watching.Mode = &config.Rate{Amount: 5, Interval: time.Second, Unit: config.Count}, config.Watch
+	first.Per, last.Per = []config.Per{config.PerTotal}, []config.Per{config.PerTotal}
+	g.rules(first, capped, last, watching)
+	send := func(source int, port uint16) string {
+		p := from(fmt.Sprintf("203.0.113.%d", source))
+		p.DstPort, p.Unmarked = port, true
+		return g.judge(p.MustFrame())
+	}
+	source, passed := 0, 0
+	for _, port := range []uint16{53, 54, 55} {
+		for range 40 {
+			source++
+			if send(source, port) == "within_rate" {
+				passed++
+			}
+		}
+	}
+	if passed != 10 {
+		t.Errorf("%d new sources passed, want the 10 of unknown: refusals by others cost them", passed)
+	}
+	if c, err := g.RuleCounters(); err != nil || c["watching"].PassedPackets != 4 {
+		t.Errorf("the watching rule: %+v, %v; want the 4 that were left to pass", c["watching"], err)
 	}
 }

@@ -60,10 +60,10 @@ type bpfCpu struct {
 		Place     uint32
 		Charged   uint8
 		Over      uint8
-		Shared    uint8
-		Reserved  uint8
+		Reserved  uint16
 		Counter   uint32
 		Reserved2 uint32
+		Unknown   uint64
 	}
 	Merged bpfLimitSet
 }
