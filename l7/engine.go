@@ -29,6 +29,7 @@ const (
 // decision is the work sheet of one request. It is used again for others.
 type decision struct {
 	paths   []string
+	found   []int32 // positions of the rules that match
 	rules   []*rule // one for each charge
 	charges []limit.Charge
 	text    []byte // of the bucket key being made
@@ -83,10 +84,9 @@ func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *as
 	if p.byHost {
 		host = hostOf(r.Host)
 	}
-	for i := range p.rules {
-		if p.rules[i].match.match(r.Method, host, d.paths) {
-			d.add(&p.rules[i], store, a, now)
-		}
+	d.found = p.index.find(r.Method, host, d.paths, d.found[:0])
+	for _, i := range d.found {
+		d.add(&p.rules[i], store, a, now)
 	}
 }
 

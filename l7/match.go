@@ -29,6 +29,9 @@ func newMatcher(m config.Match) (matcher, error) {
 		t.methods = append(t.methods, "HEAD")
 	}
 	for _, h := range m.Hosts {
+		if below, ok := strings.CutPrefix(h, "*"); ok && !strings.HasPrefix(below, ".") {
+			return matcher{}, fmt.Errorf("host %q: a wildcard is one *. at the start", h)
+		}
 		t.hosts = append(t.hosts, strings.TrimSuffix(strings.ToLower(h), "."))
 	}
 	for _, path := range m.Paths {
@@ -58,26 +61,6 @@ func isTemplate(segment string) bool {
 	return strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "}")
 }
 
-// match reports whether the rule applies to a request with any of these
-// readings of its path.
-func (m *matcher) match(method, host string, paths []string) bool {
-	if len(m.methods) > 0 && !slices.Contains(m.methods, method) {
-		return false
-	}
-	if len(m.hosts) > 0 && !slices.ContainsFunc(m.hosts, func(h string) bool { return matchHost(h, host) }) {
-		return false
-	}
-	if len(m.paths) == 0 {
-		return true
-	}
-	for i := range m.paths {
-		if slices.ContainsFunc(paths, m.paths[i].match) {
-			return true
-		}
-	}
-	return false
-}
-
 func (p *pattern) match(path string) bool {
 	switch {
 	case p.template:
@@ -103,14 +86,6 @@ func (p *pattern) matchSegments(path string) bool {
 		}
 	}
 	return !more || p.subtree
-}
-
-// matchHost compares a host in normal form with a pattern of a rule.
-func matchHost(pattern, host string) bool {
-	if below, ok := strings.CutPrefix(pattern, "*"); ok {
-		return len(host) > len(below) && strings.HasSuffix(host, below)
-	}
-	return host == pattern
 }
 
 // hostOf returns the host of a request in normal form: lower case, without

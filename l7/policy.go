@@ -32,6 +32,7 @@ const defaultClientBits = 64
 // policy is a Policy made ready. It is never changed.
 type policy struct {
 	rules      []rule
+	index      *index // of rules
 	proxies    *bart.Lite
 	allow      *bart.Lite
 	block      *bart.Lite
@@ -90,6 +91,10 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 	}
 	errs = append(errs, c.compileRules(p.Rules, store)...)
 	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.index, err = newIndex(c.rules); err != nil {
 		return nil, err
 	}
 	c.preflight = newPreflight(store)
