@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help generate build check test soak demo bench image fuzz clean
+.PHONY: help generate build check test soak test-kernels demo bench image fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 generate: ## compile the XDP program (clang 19) into maps/
 	@deploy/packages generate
@@ -33,6 +33,10 @@ test: build ## everything that is tested; as root nothing is skipped
 soak: ## floods of 2 million sources, and no gap in 100 reloads and 90 restarts (root, about 12 min)
 	@deploy/packages test
 	HEADGATE_SOAK=1 go test ./internal/live -run 'Soak|Gap|NeverHalf' -v -timeout 40m -soak 30s
+
+test-kernels: ## boot Debian's kernels in QEMU and test on them (10 min, downloads 150 MB); ONLY=6.1,7.x boots some
+	@deploy/packages kernels
+	go run ./internal/kernels -only '$(ONLY)' -mirror '$(MIRROR)'
 
 demo: build ## both gates against a flood, live (root, about 30 s)
 	@deploy/packages test

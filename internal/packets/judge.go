@@ -19,7 +19,7 @@ const (
 
 // ErrCannotForm says that this kernel's test runs can't make a frame that ends
 // its first buffer early.
-var ErrCannotForm = errors.New("test runs here fill the first buffer (from Linux 6.18 on they need not)")
+var ErrCannotForm = errors.New("test runs here fill the first buffer (newer kernels need not)")
 
 // Judge sends one frame, with linear bytes of it in the first buffer (0: as
 // many as the kernel puts there), through one of the gate's programs and
