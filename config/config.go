@@ -92,13 +92,15 @@ type HTTP struct {
 	Exempt     []Exempt
 	User       string // system user that the HTTP gate's process runs as
 	ClientBits int    // IPv6 prefix length that makes one client, 48 to 128, default 64
+	Answers    Answers
 }
 
 // Listener is one front door.
 type Listener struct {
-	Address  string // host:port, host may be empty
-	Door     string // proxy
-	Upstream string // http or https URL without a path
+	Address  string  // host:port, host may be empty
+	Door     string  // proxy
+	Upstream string  // http or https URL without a path
+	Dialect  Dialect // "": that of HTTP.Answers
 }
 
 // Key is one line of the key file: an API key is known by its hash alone.

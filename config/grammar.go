@@ -28,11 +28,16 @@ var (
 	}}
 	httpLevel = &level{"http", "`http`", []key{
 		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
-		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"},
+		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""},
 	}}
 	listenerLevel = &level{"http.listeners", "an item of `http.listeners`", []key{
-		{"address", ""}, {"door", "proxy"}, {"upstream", ""},
+		{"address", ""}, {"door", "proxy"}, {"upstream", ""}, {"dialect", ""},
 	}}
+	answersLevel = &level{"http.answers", "`http.answers`", []key{
+		{"dialect", "ietf"}, {"reset", "delta"}, {"jitter", "0%"}, {"body", ""}, {"cors", ""},
+	}}
+	bodyLevel       = &level{"http.answers.body", "`http.answers.body`", []key{{"file", ""}, {"type", "text/html"}}}
+	corsLevel       = &level{"http.answers.cors", "`http.answers.cors`", []key{{"origins", ""}}}
 	identitiesLevel = &level{"http.identities", "`http.identities`", []key{{"key", ""}}}
 	keyLevel        = &level{"http.identities.key", "`http.identities.key`", []key{
 		{"header", ""}, {"file", ""},
@@ -67,8 +72,9 @@ var (
 // levels are those of the configuration file, outer before inner: a misplaced
 // key is sent to the first that has it.
 var levels = []*level{
-	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, listenerLevel,
+	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, answersLevel, listenerLevel,
 	identitiesLevel, keyLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, listLevel, adminLevel, stateLevel,
+	bodyLevel, corsLevel,
 }
 
 // later is what the design has and this version has not, by level path, as
@@ -76,8 +82,8 @@ var levels = []*level{
 // would look as if it worked, so each is an error.
 var later = map[string][]string{
 	"":                    {"escalate", "fleet", "include"},
-	"http":                {"tls", "terminates", "dialect", "body"},
-	"http.listeners":      {"tls", "proxy_protocol", "dialect"},
+	"http":                {"tls", "terminates"},
+	"http.listeners":      {"tls", "proxy_protocol"},
 	"http.identities":     {"user", "tenant"},
 	"http.identities.key": {"query", "bearer"},
 	"rules": {

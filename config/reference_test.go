@@ -46,19 +46,23 @@ func TestReferenceReads(t *testing.T) {
 		},
 		HTTP: HTTP{
 			Listeners: []Listener{
-				{":8080", "proxy", "http://127.0.0.1:9001"},
-				{"127.0.0.1:8081", "proxy", "http://127.0.0.1:9000"},
+				{":8080", "proxy", "http://127.0.0.1:9001", ""},
+				{"127.0.0.1:8081", "proxy", "http://127.0.0.1:9000", GitHub},
 			},
 			Proxies:   []netip.Prefix{p("10.1.0.0/16")},
 			KeyHeader: "X-Api-Key", KeyFile: "reference-keys.yaml",
 			Exempt: []Exempt{{"/healthz", []netip.Prefix{p("10.0.0.0/8")}}},
 			User:   "headgate", ClientBits: 64,
+			Answers: Answers{
+				Dialect: IETF, Reset: ResetDelta, Jitter: 10, CORS: CORS{Origins: []string{"https://app.example"}},
+				Body: Body{File: "reference-refused.html", Type: "text/html; charset=utf-8"},
+			},
 		},
 		Admin: Admin{Socket: "/run/headgate/headgate.sock", Listen: "127.0.0.1:9317"},
 		State: State{Dir: "/var/lib/headgate", Pins: "/sys/fs/bpf/headgate"},
 	}
 	got := *c
-	got.Rules, got.HTTP.Keys = nil, nil
+	got.Rules, got.HTTP.Keys, got.HTTP.Answers.Body.Text = nil, nil, ""
 	if diff := cmp.Diff(want, &got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("reference (-want +got):\n%s", diff)
 	}
@@ -89,7 +93,7 @@ func TestReferenceAlternatives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []Listener{{":8080", "proxy", "http://127.0.0.1:9000"}}; !slices.Equal(c.HTTP.Listeners, want) {
+	if want := []Listener{{":8080", "proxy", "http://127.0.0.1:9000", ""}}; !slices.Equal(c.HTTP.Listeners, want) {
 		t.Errorf("listeners %+v, want %+v", c.HTTP.Listeners, want)
 	}
 }
@@ -172,6 +176,7 @@ func TestDefaultsAreLegal(t *testing.T) {
 			present += "  management: {sources: [10.0.0.0/8], ports: [" + def.def + "]}\n"
 		case httpLevel:
 			def, _ := listenerLevel.find("door")
+			present += "  answers: {dialect: ietf, reset: delta, jitter: 0%}\n"
 			present += "  listeners: [{address: \":80\", door: " + def.def + ", upstream: \"http://a\"}]\n"
 		}
 	}

@@ -83,6 +83,7 @@ func (w *warnings) http(c *Config) {
 	if c.HTTP.KeyFile != "" && len(c.HTTP.Keys) == 0 {
 		w.addf("key file %s holds no key: every request counts as one without", c.HTTP.KeyFile)
 	}
+	w.answers(c.HTTP)
 	for _, p := range c.HTTP.Proxies {
 		if p.Bits() == 0 {
 			w.addf("http.proxies has %s: any client may name its own address, and so escape its limits", p)

@@ -118,6 +118,9 @@ func settings(c *config.Config) (out []item) {
 	rest := *c
 	rest.Rules, rest.Allow, rest.Block, rest.Lists, rest.AllowLists, rest.BlockLists = nil, nil, nil, nil, nil, nil
 	rest.Network.Interfaces, rest.HTTP.Keys = nil, nil
+	if b := &rest.HTTP.Answers.Body; b.Text != "" {
+		b.Text = fmt.Sprintf("%d bytes, fingerprint %.12x", len(b.Text), sha256.Sum256([]byte(b.Text)))
+	}
 	out = flatten("", reflect.ValueOf(rest), nil)
 	if n := len(c.HTTP.Keys); n > 0 {
 		out = append(out, item{"keys in " + c.HTTP.KeyFile, fmt.Sprintf("%d keys, fingerprint %s", n, fingerprint(c.HTTP.Keys))})

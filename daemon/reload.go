@@ -53,17 +53,21 @@ func parseConfig(path string, data []byte) (loaded, error) {
 	fmt.Fprintf(sum, "%d\n", len(data))
 	sum.Write(data)
 	sum.Write(keys)
+	sum.Write([]byte(cfg.HTTP.Answers.Body.Text))
 	return loaded{cfg: cfg, text: data, hash: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // files returns what the config at path is made of.
 func files(path string, cfg *config.Config) []string {
 	out := []string{path}
-	if k := cfg.HTTP.KeyFile; k != "" {
-		if !filepath.IsAbs(k) {
-			k = filepath.Join(filepath.Dir(path), k)
+	for _, f := range []string{cfg.HTTP.KeyFile, cfg.HTTP.Answers.Body.File} {
+		if f == "" {
+			continue
 		}
-		out = append(out, k)
+		if !filepath.IsAbs(f) {
+			f = filepath.Join(filepath.Dir(path), f)
+		}
+		out = append(out, f)
 	}
 	return out
 }
