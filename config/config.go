@@ -86,9 +86,13 @@ type Port struct {
 type HTTP struct {
 	Listeners  []Listener     // empty: the HTTP gate is off
 	Proxies    []netip.Prefix // peers that may name the client
-	KeyHeader  string         // canonical header name of the API key; empty: no keys
+	ClientFrom ClientFrom     // the header in which they do so
+	KeyHeader  string         // canonical header name of the API key; empty: in none
+	KeyBearer  bool           // the API key may be the bearer token of Authorization
+	KeyQuery   string         // parameter of the query that may hold the API key; empty: none
 	KeyFile    string         // path as written; empty: keys are only claimed
 	Keys       []Key          // what KeyFile holds
+	Users      Users
 	Exempt     []Exempt
 	User       string // system user that the HTTP gate's process runs as
 	ClientBits int    // IPv6 prefix length that makes one client, 48 to 128, default 64
@@ -101,6 +105,8 @@ type Listener struct {
 	Door     string  // proxy
 	Upstream string  // http or https URL without a path
 	Dialect  Dialect // "": that of HTTP.Answers
+
+	ProxyProtocol bool // connections begin with a PROXY line or header, from declared proxies only
 }
 
 // Key is one line of the key file: an API key is known by its hash alone.
@@ -146,7 +152,9 @@ const (
 	PerSource      Per = "source"      // network: the packet's source, by Rule.SourceBits4 and 6
 	PerDestination Per = "destination" // network: the packet's destination address
 	PerClient      Per = "client"      // HTTP: the client's address, IPv6 by /64
+	PerUser        Per = "user"        // HTTP: the verified user
 	PerKey         Per = "key"         // HTTP: the API key
+	PerTenant      Per = "tenant"      // HTTP: the tenant of the API key
 	PerTotal       Per = "total"       // one bucket for all
 )
 

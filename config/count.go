@@ -2,7 +2,6 @@ package config
 
 import (
 	"math"
-	"slices"
 
 	"github.com/headgate/headgate/limit"
 )
@@ -56,16 +55,16 @@ func (rr *ruleReader) anonymous() {
 	if o == nil {
 		return
 	}
-	if !slices.Contains(rr.rule.Per, PerKey) {
+	if len(rr.rule.lacks()) == 0 {
 		if len(rr.rule.Per) == 0 {
 			return // what `per` says is wrong already
 		}
-		rr.errorf(rr.keys["anonymous"], "`anonymous` is for rules per key: remove it")
+		rr.errorf(rr.keys["anonymous"], "`anonymous` is for rules per key, user or tenant: remove it")
 		return
 	}
 	a := &Anonymous{Per: rr.readPer(o)}
 	if len(a.Per) > 1 || len(a.Per) == 1 && a.Per[0] != PerClient && a.Per[0] != PerTotal {
-		o.errorf(o.at("per"), "`anonymous` counts requests without a key: write `per: client` or `per: total`")
+		o.errorf(o.at("per"), "`anonymous` counts requests without %s: write `per: client` or `per: total`", list(rr.rule.lacks()))
 	}
 	other := map[string]string{"rate": "limit", "limit": "rate"}
 	for kind, wrong := range other {
@@ -74,7 +73,7 @@ func (rr *ruleReader) anonymous() {
 		}
 		if o.has(wrong) {
 			o.errorf(o.keys[wrong], "the rule has a %s: `anonymous` needs `%s` too", kind, kind)
-		} else if o.need(kind, "give the figures of requests without a key") {
+		} else if o.need(kind, "give the figures of requests without "+list(rr.rule.lacks())) {
 			if kind == "rate" {
 				a.Rate, a.Burst = o.bucket(GateHTTP)
 			} else {

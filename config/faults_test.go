@@ -80,7 +80,6 @@ func TestFaults(t *testing.T) {
 		{"version: 1\nfleet: {name: edge}\n", "c.yaml:2:1: this version does not have `fleet` yet"},
 		{"version: 1\ninclude: rules.d\n", "c.yaml:2:1: this version does not have `include` yet"},
 		{"version: 1\nquota: 5/day\n", "c.yaml:2:1: this version does not have `quota` yet"},
-		{"version: 1\nhttp: {identities: {user: {jwt: sub}, key: {header: K}}}\n", "c.yaml:2:21: this version does not have `user` yet"},
 
 		{"version: 1\nnetwork: {interfaces: [eth0, eth0]}\n", "c.yaml:2:30: interface \"eth0\" is there twice"},
 		{"version: 1\nnetwork: {interfaces: [a/b]}\n", "c.yaml:2:24: \"a/b\" is no interface name"},
@@ -114,7 +113,7 @@ func TestFaults(t *testing.T) {
 		{"version: 1\nhttp: {listen: \":http\", upstream: \"http://a\"}\n", "c.yaml:2:16: \":http\" has no port"},
 		{"version: 1\nhttp: {identities: {key: {file: k}}}\n", "c.yaml:2:26: `header` is missing in `http.identities.key`…c.yaml:2:33"},
 		{"version: 1\nhttp: {identities: {key: {header: Host}}}\n", "c.yaml:2:35: header Host cannot carry an API key"},
-		{"version: 1\nhttp: {identities: {key: {header: authorization}}}\n", "c.yaml:2:35: this version does not read keys from Authorization yet"},
+		{"version: 1\nhttp: {identities: {key: {header: authorization}}}\n", "c.yaml:2:35: to read keys from Authorization write `bearer: true`"},
 		{"version: 1\nhttp: {identities: {key: {header: \"X Key\"}}}\n", "c.yaml:2:35: \"X Key\" is no header name"},
 		{"version: 1\nhttp: {exempt: [{path: /healthz}]}\n", "c.yaml:2:17: `from` is missing in an item of `http.exempt`"},
 		{"version: 1\nhttp: {exempt: [{path: /a/**, from: [10.0.0.0/8]}]}\n", "c.yaml:2:24: path \"/a/**\": an exempt path is exact"},

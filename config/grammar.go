@@ -28,19 +28,22 @@ var (
 	}}
 	httpLevel = &level{"http", "`http`", []key{
 		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
-		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""},
+		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""}, {"client_from", "x-forwarded-for"},
 	}}
 	listenerLevel = &level{"http.listeners", "an item of `http.listeners`", []key{
-		{"address", ""}, {"door", "proxy"}, {"upstream", ""}, {"dialect", ""},
+		{"address", ""}, {"door", "proxy"}, {"upstream", ""}, {"dialect", ""}, {"proxy_protocol", "false"},
 	}}
 	answersLevel = &level{"http.answers", "`http.answers`", []key{
 		{"dialect", "ietf"}, {"reset", "delta"}, {"jitter", "0%"}, {"body", ""}, {"cors", ""},
 	}}
 	bodyLevel       = &level{"http.answers.body", "`http.answers.body`", []key{{"file", ""}, {"type", "text/html"}}}
 	corsLevel       = &level{"http.answers.cors", "`http.answers.cors`", []key{{"origins", ""}}}
-	identitiesLevel = &level{"http.identities", "`http.identities`", []key{{"key", ""}}}
+	identitiesLevel = &level{"http.identities", "`http.identities`", []key{{"key", ""}, {"user", ""}}}
 	keyLevel        = &level{"http.identities.key", "`http.identities.key`", []key{
-		{"header", ""}, {"file", ""},
+		{"header", ""}, {"bearer", "false"}, {"query", ""}, {"file", ""},
+	}}
+	userLevel = &level{"http.identities.user", "`http.identities.user`", []key{
+		{"jwt", ""}, {"header", ""}, {"key_file", ""}, {"jwks_file", ""}, {"issuer", ""}, {"audience", ""}, {"algorithms", ""},
 	}}
 	exemptLevel = &level{"http.exempt", "an item of `http.exempt`", []key{{"path", ""}, {"from", ""}}}
 	ruleLevel   = &level{"rules", "a rule", []key{
@@ -73,7 +76,7 @@ var (
 // key is sent to the first that has it.
 var levels = []*level{
 	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, answersLevel, listenerLevel,
-	identitiesLevel, keyLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, listLevel, adminLevel, stateLevel,
+	identitiesLevel, keyLevel, userLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, listLevel, adminLevel, stateLevel,
 	bodyLevel, corsLevel,
 }
 
@@ -81,11 +84,10 @@ var levels = []*level{
 // keys and as words of a key's value. A limiter that skipped one silently
 // would look as if it worked, so each is an error.
 var later = map[string][]string{
-	"":                    {"escalate", "fleet", "include"},
-	"http":                {"tls", "terminates"},
-	"http.listeners":      {"tls", "proxy_protocol"},
-	"http.identities":     {"user", "tenant"},
-	"http.identities.key": {"query", "bearer"},
+	"":                {"escalate", "fleet", "include"},
+	"http":            {"tls", "terminates"},
+	"http.listeners":  {"tls"},
+	"http.identities": {"tenant"},
 	"rules": {
 		"quota", "time_zone", "concurrent", "scope",
 		"count_refused", "cost", "until",
@@ -94,7 +96,7 @@ var later = map[string][]string{
 	"rules.anonymous": {"quota", "concurrent", "overrides"},
 	"rules.overrides": {"owner", "plan", "quota", "until", "why", "limit"},
 
-	"per value":       {"user", "tenant", "route"},
+	"per value":       {"route"},
 	"algorithm value": {"leaky-bucket", "fixed-window", "gcra"},
 	"door value":      {"forward-auth", "nginx", "traefik", "caddy", "haproxy", "envoy", "rls", "middleware", "rlqs"},
 }

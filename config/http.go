@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/textproto"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -11,14 +9,9 @@ import (
 
 func (o *object) http() HTTP {
 	h := HTTP{Listeners: o.listeners(), Proxies: o.prefixes("proxies")}
-	if ids := o.child("identities", identitiesLevel); ids != nil && ids.need("key", "say where the API key is, or remove `identities`") {
-		if k := ids.child("key", keyLevel); k != nil {
-			h.KeyHeader = k.keyHeader()
-			if w, ok := k.word("file"); ok {
-				h.KeyFile = w.text
-			}
-		}
-	}
+	h.ClientFrom = o.clientFrom()
+	o.identities(&h)
+	o.proxyProtocol(&h)
 	for _, n := range o.objects("exempt") {
 		if e := o.object(n, exemptLevel); e != nil {
 			h.Exempt = append(h.Exempt, e.exempt())
@@ -28,33 +21,6 @@ func (o *object) http() HTTP {
 	h.ClientBits = o.clientBits()
 	h.Answers = o.section("answers", answersLevel).answers()
 	return h
-}
-
-// unusableHeaders cannot carry an API key: they are the connection's or the
-// protocol's own, or name addresses.
-var unusableHeaders = []string{
-	"Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip",
-}
-
-func (o *object) keyHeader() string {
-	if !o.need("header", "say which header carries the API key, such as X-Api-Key") {
-		return ""
-	}
-	w, ok := o.word("header")
-	if !ok {
-		return ""
-	}
-	name := textproto.CanonicalMIMEHeaderKey(w.text)
-	switch {
-	case len(name) > 128 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "":
-		o.errorf(w.node, "%s is no header name: use letters, digits and hyphens, such as X-Api-Key", quote(w.text))
-	case name == "Authorization":
-		o.errorf(w.node, "this version does not read keys from Authorization yet; use a header of their own, such as X-Api-Key")
-	case slices.Contains(unusableHeaders, name):
-		o.errorf(w.node, "header %s cannot carry an API key: use one of its own, such as X-Api-Key", name)
-	}
-	return name
 }
 
 func (o *object) exempt() Exempt {

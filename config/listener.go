@@ -24,7 +24,7 @@ func (o *object) listeners() []Listener {
 		if l == nil {
 			continue
 		}
-		own := Listener{Door: l.door(), Upstream: upstream, Dialect: l.dialect()}
+		own := Listener{Door: l.door(), Upstream: upstream, Dialect: l.dialect(), ProxyProtocol: l.flag("proxy_protocol")}
 		if l.has("upstream") {
 			own.Upstream = l.upstream()
 		}

@@ -99,6 +99,7 @@ func (r *reader) config(data []byte) *Config {
 	http := o.section("http", httpLevel)
 	c.HTTP = http.http()
 	c.HTTP.Keys = http.loadKeys(c.HTTP.KeyFile)
+	http.loadUsers(&c.HTTP.Users)
 	all := r.rules(o.objects("rules"))
 	r.checkSet(all)
 	o.across(c, all)
@@ -127,12 +128,12 @@ func (o *object) across(c *Config, rules []placed) {
 			o.errorf(o.at("admin"), "admin listens on %s, and so does the http gate on %s: change a port", quote(c.Admin.Listen), quote(l.Address))
 		}
 	}
-	if c.HTTP.KeyHeader != "" || c.HTTP.KeyFile != "" {
-		return
-	}
 	for _, p := range rules {
-		if p.ok && counts(p.Rule, PerKey) {
-			o.errorf(p.node, "rule %s counts per key, but nothing says where keys are: add `http: {identities: {key: {header: X-Api-Key}}}`", quote(p.Name))
+		if !p.ok {
+			continue
+		}
+		for _, fault := range c.HTTP.identified(p.Rule) {
+			o.errorf(p.node, "%s", fault)
 		}
 	}
 }
@@ -143,7 +144,7 @@ func (o *object) loadKeys(file string) []Key {
 		return nil
 	}
 	path := beside(o.file, file)
-	at := o.keyFileNode()
+	at := o.inner("identities", "key", "file")
 	data, err := o.read(path, largestKeyFile)
 	if err != nil {
 		o.errorf(at, "read key file: %s", err)
@@ -153,24 +154,6 @@ func (o *object) loadKeys(file string) []Key {
 	all := keys.keyFile(data)
 	o.errs = append(o.errs, keys.errs...)
 	return all
-}
-
-// keyFileNode returns where `identities.key.file` stands.
-func (o *object) keyFileNode() ast.Node {
-	n := o.values["identities"]
-	for _, key := range []string{"key", "file"} {
-		m, ok := n.(*ast.MappingNode)
-		if !ok {
-			return n
-		}
-		for _, p := range m.Values {
-			if p.Key.GetToken().Value == key {
-				n = p.Value
-				break
-			}
-		}
-	}
-	return n
 }
 
 // beside resolves path against the folder of the file that names it.

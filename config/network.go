@@ -17,7 +17,7 @@ const (
 )
 
 func (o *object) network() Network {
-	n := Network{Interfaces: o.interfaces(), Slots: o.slots(), Repair: o.repair(), Leash: o.leash()}
+	n := Network{Interfaces: o.interfaces(), Slots: o.slots(), Repair: o.flag("repair"), Leash: o.leash()}
 	if w, ok := o.word("attach_mode"); ok {
 		n.AttachMode = AttachMode(w.text)
 		if n.AttachMode != AttachAuto && n.AttachMode != AttachNative && n.AttachMode != AttachGeneric {
@@ -28,15 +28,6 @@ func (o *object) network() Network {
 		n.Management = m.management()
 	}
 	return n
-}
-
-// repair reads whether what others took away is put back.
-func (o *object) repair() bool {
-	w, ok := o.word("repair")
-	if ok && w.text != "true" && w.text != "false" {
-		o.errorf(w.node, "%s", oneOf("repair", w.text, []string{"true", "false"}))
-	}
-	return w.text != "false"
 }
 
 const (

@@ -7,7 +7,7 @@ import (
 )
 
 // perOrder is the order in which parts of a bucket key are kept.
-var perOrder = []Per{PerSource, PerDestination, PerClient, PerKey, PerTotal}
+var perOrder = []Per{PerSource, PerDestination, PerClient, PerUser, PerKey, PerTenant, PerTotal}
 
 // readPer reads one `per` or a list of them, put into a fixed order: it is
 // part of the bucket's identity, and the order of writing is not.
@@ -88,7 +88,7 @@ func orElse(n, ordinary uint8) int {
 
 // perFits checks `per` against the gate and itself.
 func (rr *ruleReader) perFits() {
-	use := "source, destination, both or total at the network gate; client, key, both or total at the http gate"
+	use := "source, destination, both or total at the network gate; client, user, key, tenant, several of them or total at the http gate"
 	if !rr.need("per", "say whose packets or requests are counted together: "+use) {
 		return
 	}

@@ -18,7 +18,7 @@ const reference = "../docs/reference.yaml"
 
 // alternatives are keys that cannot stand beside another: the reference has
 // them in a comment, and TestReferenceAlternatives reads them in its place.
-var alternatives = []string{"http.listen"}
+var alternatives = []string{"http.listen", "http.identities.user.header", "http.identities.user.key_file"}
 
 // TestReferenceReads: what the documentation shows is what the parser accepts
 // (RC-031), and means what its comments say.
@@ -46,11 +46,15 @@ func TestReferenceReads(t *testing.T) {
 		},
 		HTTP: HTTP{
 			Listeners: []Listener{
-				{":8080", "proxy", "http://127.0.0.1:9001", ""},
-				{"127.0.0.1:8081", "proxy", "http://127.0.0.1:9000", GitHub},
+				{Address: ":8080", Door: "proxy", Upstream: "http://127.0.0.1:9001"},
+				{Address: "127.0.0.1:8081", Door: "proxy", Upstream: "http://127.0.0.1:9000", Dialect: GitHub, ProxyProtocol: true},
 			},
 			Proxies:   []netip.Prefix{p("10.1.0.0/16")},
-			KeyHeader: "X-Api-Key", KeyFile: "reference-keys.yaml",
+			KeyHeader: "X-Api-Key", KeyBearer: true, KeyQuery: "api_key", KeyFile: "reference-keys.yaml", ClientFrom: FromXForwardedFor,
+			Users: Users{
+				Claim: "sub", JWKSFile: "reference-jwks.json", Issuer: "https://id.example", Audience: "shop",
+				Algorithms: []string{"RS256", "ES256"},
+			},
 			Exempt: []Exempt{{"/healthz", []netip.Prefix{p("10.0.0.0/8")}}},
 			User:   "headgate", ClientBits: 64,
 			Answers: Answers{
@@ -62,7 +66,7 @@ func TestReferenceReads(t *testing.T) {
 		State: State{Dir: "/var/lib/headgate", Pins: "/sys/fs/bpf/headgate"},
 	}
 	got := *c
-	got.Rules, got.HTTP.Keys, got.HTTP.Answers.Body.Text = nil, nil, ""
+	got.Rules, got.HTTP.Keys, got.HTTP.Users.Keys, got.HTTP.Answers.Body.Text = nil, nil, nil, ""
 	if diff := cmp.Diff(want, &got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("reference (-want +got):\n%s", diff)
 	}
@@ -93,7 +97,7 @@ func TestReferenceAlternatives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []Listener{{":8080", "proxy", "http://127.0.0.1:9000", ""}}; !slices.Equal(c.HTTP.Listeners, want) {
+	if want := []Listener{{Address: ":8080", Door: "proxy", Upstream: "http://127.0.0.1:9000"}}; !slices.Equal(c.HTTP.Listeners, want) {
 		t.Errorf("listeners %+v, want %+v", c.HTTP.Listeners, want)
 	}
 }

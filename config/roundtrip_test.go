@@ -220,7 +220,7 @@ func drawFrom(t *rapid.T, least int) (a Addresses) {
 }
 
 func drawHTTP(t *rapid.T, r *Rule) {
-	r.Per = rapid.SampledFrom([][]Per{{PerClient}, {PerKey}, {PerClient, PerKey}, {PerTotal}}).Draw(t, "per")
+	r.Per = rapid.SampledFrom([][]Per{{PerClient}, {PerKey}, {PerUser}, {PerTenant}, {PerClient, PerUser, PerKey}, {PerTotal}}).Draw(t, "per")
 	segment := rapid.SampledFrom([]string{"a", "B-c.html", "{id}", "%2F", "café", `a "b" \c`, "<&>", "!$&'()+,;=:@~", "null"})
 	for range rapid.IntRange(0, 2).Draw(t, "paths") {
 		p := "/" + segment.Draw(t, "segment") + rapid.SampledFrom([]string{"", "/**", "/x"}).Draw(t, "rest")
@@ -245,7 +245,7 @@ func drawHTTP(t *rapid.T, r *Rule) {
 	}
 	r.Algorithm = rapid.SampledFrom([]Algorithm{TokenBucket, SlidingLog, SlidingCounter}).Draw(t, "algorithm")
 	r.Rate, r.Burst = figures()
-	if counts(*r, PerKey) && rapid.Bool().Draw(t, "anonymous") {
+	if len(r.lacks()) > 0 && rapid.Bool().Draw(t, "anonymous") {
 		a := &Anonymous{Per: []Per{rapid.SampledFrom([]Per{PerClient, PerTotal}).Draw(t, "anonymous per")}}
 		a.Rate, a.Burst = figures()
 		r.Anonymous = a

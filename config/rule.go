@@ -163,7 +163,7 @@ func (rr *ruleReader) signs() (network, http []string) {
 		switch p {
 		case PerSource, PerDestination:
 			network = append(network, "`per: "+string(p)+"`")
-		case PerClient, PerKey:
+		case PerClient, PerUser, PerKey, PerTenant:
 			http = append(http, "`per: "+string(p)+"`")
 		}
 	}

@@ -124,7 +124,7 @@ func TestRuleFaults(t *testing.T) {
 		{"{name: a, gate: xdp, per: source, rate: 1/s}", "r:1:17: rule \"a\": \"xdp\" is no `gate`: did you mean `network`?"},
 		{"{name: a, per: client, rate: 1/s, mode: dry-run}", "r:1:41: rule \"a\": \"dry-run\" is no `mode`: did you mean `watch`?"},
 
-		{"{name: a, per: user, rate: 1/s}", "r:1:16: rule \"a\": this version does not have `per: user` yet"},
+		{"{name: a, per: route, rate: 1/s}", "r:1:16: rule \"a\": this version does not have `per: route` yet"},
 		{"{name: a, per: \"source/24\", rate: 1/s}", "r:1:16: rule \"a\": per \"source/24\": say the bits of IPv6 too"},
 		{"{name: a, per: \"source/33,56\", rate: 1/s}", "r:1:16: rule \"a\": per \"source/33,56\": the bits of IPv4 are from 1 to 32"},
 		{"{name: a, per: source, rate: 10/s, unknown: 5/s}", "r:1:45: rule \"a\": unknown 5/s is less than 10/s"},

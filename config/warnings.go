@@ -77,9 +77,10 @@ func (w *warnings) prefixes(c *Config) {
 }
 
 func (w *warnings) http(c *Config) {
-	if c.HTTP.KeyHeader != "" && c.HTTP.KeyFile == "" {
+	if c.HTTP.keyed() && c.HTTP.KeyFile == "" {
 		w.addf("http.identities.key has no file: keys are only claimed, so a client may hold 8 of them and shares its own bucket beyond")
 	}
+	w.users(c)
 	if c.HTTP.KeyFile != "" && len(c.HTTP.Keys) == 0 {
 		w.addf("key file %s holds no key: every request counts as one without", c.HTTP.KeyFile)
 	}
@@ -91,6 +92,28 @@ func (w *warnings) http(c *Config) {
 	}
 }
 
+// users warns about tokens that are believed too easily, or cost too much.
+func (w *warnings) users(c *Config) {
+	u := c.HTTP.Users
+	if c.HTTP.ClientFrom == FromForwarded && len(c.HTTP.Proxies) == 0 {
+		w.addf("http.client_from does nothing: nobody may name the client, add http.proxies")
+	}
+	if u.Claim == "" {
+		return
+	}
+	if u.Audience == "" {
+		w.addf("http.identities.user has no audience: a token that was made for another service counts here")
+	}
+	asks, bounds := false, false
+	for _, r := range c.Rules {
+		asks = asks || r.Gate == GateHTTP && counts(r, PerUser)
+		bounds = bounds || r.Gate == GateHTTP && r.Mode == Enforce && len(r.lacks()) == 0
+	}
+	if asks && !bounds {
+		w.addf("no rule per client stands before the rules per user: each made-up token costs a signature check, add one")
+	}
+}
+
 // rule warns about one rule.
 func (w *warnings) rule(c *Config, r Rule) {
 	switch {
@@ -99,8 +122,11 @@ func (w *warnings) rule(c *Config, r Rule) {
 	case r.Gate == GateHTTP && len(c.HTTP.Listeners) == 0:
 		w.addf("rule %q does nothing: the http gate is off, add http.listen and http.upstream", r.Name)
 	}
-	if counts(r, PerKey) && c.HTTP.KeyHeader == "" {
-		w.addf("rule %q counts per key, but no http.identities.key says where keys are: it counts per client", r.Name)
+	for _, fault := range c.HTTP.identified(r) {
+		w.addf("%s", fault)
+	}
+	if counts(r, PerTenant) && counts(r, PerKey) {
+		w.addf("rule %q has a bucket for each key, since a key has one tenant: to hold both, write a rule per key and one per tenant", r.Name)
 	}
 	if r.Algorithm == TokenBucket {
 		w.burst(r)

@@ -14,7 +14,7 @@ import (
 func WorstCase(r Rule) string {
 	s := worst(r.Algorithm, r.Rate, r.Burst)
 	if a := r.Anonymous; a != nil {
-		s += fmt.Sprintf("; without a key, per %s: %s", joinPer(a.Per), worst(r.Algorithm, a.Rate, a.Burst))
+		s += fmt.Sprintf("; without %s, per %s: %s", list(r.lacks()), joinPer(a.Per), worst(r.Algorithm, a.Rate, a.Burst))
 	}
 	for _, o := range r.Overrides {
 		s += fmt.Sprintf("; from %s: %s", o.From, worst(r.Algorithm, o.Rate, o.Burst))
@@ -90,3 +90,14 @@ func joinPer(per []Per) string {
 
 // counts reports whether p is a part of r's bucket key.
 func counts(r Rule, p Per) bool { return slices.Contains(r.Per, p) }
+
+// lacks names the identities that r counts by and that a request may lack.
+func (r Rule) lacks() (names []string) {
+	for _, p := range r.Per {
+		switch p {
+		case PerUser, PerKey, PerTenant:
+			names = append(names, "a "+string(p))
+		}
+	}
+	return names
+}

@@ -107,9 +107,18 @@ func listsIn(c *config.Config) (out []item) {
 
 // spelled are settings whose key in the file is not that of the field.
 var spelled = map[string]string{
-	"http.key_header":  "http.identities.key.header",
-	"http.key_file":    "http.identities.key.file",
-	"http.client_bits": "http.ipv6_prefix",
+	"http.key_header":       "http.identities.key.header",
+	"http.key_bearer":       "http.identities.key.bearer",
+	"http.key_query":        "http.identities.key.query",
+	"http.key_file":         "http.identities.key.file",
+	"http.users.header":     "http.identities.user.header",
+	"http.users.claim":      "http.identities.user.jwt",
+	"http.users.key_file":   "http.identities.user.key_file",
+	"http.users.jwks_file":  "http.identities.user.jwks_file",
+	"http.users.issuer":     "http.identities.user.issuer",
+	"http.users.audience":   "http.identities.user.audience",
+	"http.users.algorithms": "http.identities.user.algorithms",
+	"http.client_bits":      "http.ipv6_prefix",
 }
 
 // settings are all that is left of c, by key. What a key file holds is secret:
@@ -117,13 +126,16 @@ var spelled = map[string]string{
 func settings(c *config.Config) (out []item) {
 	rest := *c
 	rest.Rules, rest.Allow, rest.Block, rest.Lists, rest.AllowLists, rest.BlockLists = nil, nil, nil, nil, nil, nil
-	rest.Network.Interfaces, rest.HTTP.Keys = nil, nil
+	rest.Network.Interfaces, rest.HTTP.Keys, rest.HTTP.Users.Keys = nil, nil, nil
 	if b := &rest.HTTP.Answers.Body; b.Text != "" {
 		b.Text = fmt.Sprintf("%d bytes, fingerprint %.12x", len(b.Text), sha256.Sum256([]byte(b.Text)))
 	}
 	out = flatten("", reflect.ValueOf(rest), nil)
 	if n := len(c.HTTP.Keys); n > 0 {
 		out = append(out, item{"keys in " + c.HTTP.KeyFile, fmt.Sprintf("%d keys, fingerprint %s", n, fingerprint(c.HTTP.Keys))})
+	}
+	if n := len(c.HTTP.Users.Keys); n > 0 {
+		out = append(out, item{"keys in " + c.HTTP.Users.KeyFile + c.HTTP.Users.JWKSFile, fmt.Sprintf("%d keys, fingerprint %s", n, tokenPrint(c.HTTP.Users.Keys))})
 	}
 	return out
 }
@@ -152,6 +164,15 @@ func fingerprint(keys []config.Key) string {
 	sum := sha256.New()
 	for _, k := range keys {
 		fmt.Fprintf(sum, "%x %q %q %q\n", k.SHA256, k.Owner, k.Tenant, k.Plan)
+	}
+	return short(hex.EncodeToString(sum.Sum(nil)))
+}
+
+// tokenPrint is fingerprint for keys of tokens.
+func tokenPrint(keys []config.TokenKey) string {
+	sum := sha256.New()
+	for _, k := range keys {
+		fmt.Fprintf(sum, "%q %s %x %x\n", k.ID, k.Algorithm, k.Public, k.Secret)
 	}
 	return short(hex.EncodeToString(sum.Sum(nil)))
 }

@@ -45,7 +45,7 @@ func parseConfig(path string, data []byte) (loaded, error) {
 	if err != nil {
 		return loaded{}, &ConfigError{err}
 	}
-	keys, err := json.Marshal(cfg.HTTP.Keys)
+	keys, err := json.Marshal(struct{ Keys, Tokens any }{cfg.HTTP.Keys, cfg.HTTP.Users.Keys})
 	if err != nil {
 		return loaded{}, &ConfigError{fmt.Errorf("hash keys: %w", err)}
 	}
@@ -60,7 +60,7 @@ func parseConfig(path string, data []byte) (loaded, error) {
 // files returns what the config at path is made of.
 func files(path string, cfg *config.Config) []string {
 	out := []string{path}
-	for _, f := range []string{cfg.HTTP.KeyFile, cfg.HTTP.Answers.Body.File} {
+	for _, f := range []string{cfg.HTTP.KeyFile, cfg.HTTP.Users.KeyFile, cfg.HTTP.Users.JWKSFile, cfg.HTTP.Answers.Body.File} {
 		if f == "" {
 			continue
 		}
