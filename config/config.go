@@ -250,6 +250,10 @@ type Match struct {
 	Methods []string // upper case; GET also matches HEAD
 	Paths   []string // normal form; "/x/**" is /x and all below it; "{name}" is one segment
 	Hosts   []string // lower case, no port; "*.example.com" is any name below it
+
+	Headers    []HeaderMatch // all must match
+	Identities []Identity    // one of them
+	Plans      []string      // of the verified key: one of them
 }
 
 // TCPFlags match a packet whose flags have all of Set and none of Clear: bits

@@ -53,6 +53,7 @@ var (
 	matchLevel = &level{"rules.match", "a rule's `match`", []key{
 		{"from", ""}, {"to", ""}, {"except", ""}, {"protocol", ""}, {"ports", ""}, {"source_ports", ""}, {"flags", ""},
 		{"icmp_types", ""}, {"vlan", ""}, {"interfaces", ""}, {"method", ""}, {"path", ""}, {"host", ""},
+		{"headers", ""}, {"identity", ""}, {"plan", ""},
 	}}
 	overrideLevel  = &level{"rules.overrides", "an item of a rule's `overrides`", []key{{"from", ""}, {"rate", ""}, {"burst", ""}}}
 	thenLevel      = &level{"rules.then", "a rule's `then`", []key{{"block", ""}, {"after", ""}}}
@@ -92,7 +93,7 @@ var later = map[string][]string{
 		"quota", "time_zone", "concurrent", "scope",
 		"count_refused", "cost", "until",
 	},
-	"rules.match":     {"header", "identity", "plan", "user", "tenant", "owner"},
+	"rules.match":     {"user", "tenant", "owner"},
 	"rules.anonymous": {"quota", "concurrent", "overrides"},
 	"rules.overrides": {"owner", "plan", "quota", "until", "why", "limit"},
 

@@ -24,6 +24,7 @@ func (rr *ruleReader) matches() {
 		host := strings.ToLower(w.text)
 		rr.use(w, &m.Hosts, checkHost(host), host)
 	}
+	rr.requests()
 }
 
 // use appends one value of a match, or reports what is wrong with it.

@@ -117,11 +117,23 @@ func TestMatchFaults(t *testing.T) {
 		{"{source_ports: [53]}", "r:1:24: rule \"a\": `source_ports` needs a protocol"},
 		{"{protocol: tcp, icmp_types: [8]}", "r:1:39: rule \"a\": `icmp_types` are of icmp or icmpv6, not of tcp"},
 		{"{vlan: 4095}", "r:1:30: rule \"a\": \"4095\" is no vlan"},
-		{"{header: {X-A: b}}", "r:1:24: rule \"a\": this version does not have `header` yet"},
+		{"{header: {X-A: b}}", "r:1:24: rule \"a\": unknown key `header`: did you mean `headers`?"},
+		{"{headers: X-A}", "r:1:33: rule \"a\": `headers` is a mapping, not a word: write `Name: value`"},
+		{"{headers: {}}", "r:1:33: rule \"a\": `headers` is empty"},
+		{"{headers: {X-A: []}}", "r:1:39: rule \"a\": header X-A has an empty list"},
+		{"{headers: {X-A: [a, a]}}", "r:1:43: rule \"a\": \"a\" is there twice"},
+		{"{headers: {X-A: a*b}}", "r:1:39: rule \"a\": header X-A: \"a*b\" has a * in its middle"},
+		{"{headers: {X A: a}}", "r:1:34: rule \"a\": \"X A\" is no header name"},
+		{"{headers: {X-A: a, x-a: b}}", "r:1:42: rule \"a\": header X-A is there twice"},
+		{"{headers: {host: a}}", "r:1:34: rule \"a\": header Host: write it under `host`"},
+		{"{headers: {x-forwarded-for: a}}", "r:1:34: rule \"a\": header X-Forwarded-For names addresses"},
+		{"{method: GET, identity: paid}", "r:1:47: rule \"a\": \"paid\" is no `identity`: use none, claimed, verified or user"},
+		{"{method: GET, identity: [user, user]}", "r:1:54: rule \"a\": \"user\" is there twice"},
+		{"{method: GET, plan: []}", "r:1:43: rule \"a\": `plan` is an empty list"},
 		{"POST", "r:1:23: rule \"a\": a rule's `match` is a mapping, not a word"},
 	} {
 		per := "source"
-		if strings.Contains(tc.match, "method") || strings.Contains(tc.match, "host") {
+		if strings.Contains(tc.match, "method") || strings.Contains(tc.match, "headers") || strings.Contains(tc.match, "host") {
 			per = "client"
 		}
 		_, err := ParseRule("r", []byte("{name: a,     match:  "+tc.match+", per: "+per+", rate: 1/s}"))

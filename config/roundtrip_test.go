@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/netip"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +48,15 @@ func TestJSONReadsBack(t *testing.T) {
 		put(match, "method", want.Match.Methods)
 		put(match, "path", want.Match.Paths)
 		put(match, "host", want.Match.Hosts)
+		headers := map[string]any{}
+		for _, h := range want.Match.Headers {
+			headers[h.Name] = h.Values
+		}
+		if len(headers) > 0 {
+			match["headers"] = headers
+		}
+		put(match, "identity", texts(want.Match.Identities))
+		put(match, "plan", want.Match.Plans)
 		putPacket(m, match, &want)
 		data, err := json.MarshalIndent(m, "", "  ")
 		if err != nil {
@@ -231,6 +242,22 @@ func drawHTTP(t *rapid.T, r *Rule) {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "methods") {
 		r.Match.Methods = appendNew(r.Match.Methods, rapid.SampledFrom([]string{"GET", "POST", "BAN"}).Draw(t, "method"))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "headers") {
+		h := HeaderMatch{Name: rapid.SampledFrom([]string{"X-Plan", "No", "1", "-X"}).Draw(t, "header")}
+		for range rapid.IntRange(1, 2).Draw(t, "values") {
+			h.Values = appendNew(h.Values, rapid.SampledFrom([]string{"gold", "application/grpc*", "*", "null", `a"b, c`, "x: y"}).Draw(t, "value"))
+		}
+		if len(r.Match.Headers) == 0 || r.Match.Headers[0].Name != h.Name {
+			r.Match.Headers = append(r.Match.Headers, h)
+		}
+	}
+	slices.SortFunc(r.Match.Headers, func(a, b HeaderMatch) int { return strings.Compare(a.Name, b.Name) })
+	for range rapid.IntRange(0, 2).Draw(t, "identities") {
+		r.Match.Identities = appendNew(r.Match.Identities, rapid.SampledFrom(identities).Draw(t, "identity"))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "plans") {
+		r.Match.Plans = appendNew(r.Match.Plans, rapid.SampledFrom([]string{"paid", "true", "no plan"}).Draw(t, "plan"))
 	}
 	figures := func() (Rate, int64) {
 		for {

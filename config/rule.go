@@ -175,7 +175,7 @@ func (rr *ruleReader) signs() (network, http []string) {
 			network = append(network, "`match: "+k+"`")
 		}
 	}
-	for _, k := range []string{"method", "path", "host"} {
+	for _, k := range httpMatchKeys {
 		if rr.match.has(k) {
 			http = append(http, "`match: "+k+"`")
 		}

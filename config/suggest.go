@@ -22,6 +22,9 @@ func unknownKey(l *level, name string) (msg, meant string) {
 	if slices.Contains(later[l.path], tidy) {
 		return fmt.Sprintf("this version does not have `%s` yet; remove it", tidy), ""
 	}
+	if many := tidy + "s"; l.has(many) {
+		return didYouMean(name, many), many
+	}
 	for _, home := range levels {
 		if home != l && home.has(tidy) && l != keyFileLevel {
 			return fmt.Sprintf("`%s` belongs in %s, not in %s", tidy, home.title, l.title), ""

@@ -71,7 +71,7 @@ func (r Rule) extras(f *flow) {
 func (r Rule) saysNoGate() bool {
 	m := r.Match
 	return len(r.Per) == 1 && r.Per[0] == PerTotal &&
-		!m.matchesPackets() && len(m.Methods)+len(m.Paths)+len(m.Hosts) == 0
+		!m.matchesPackets() && !m.matchesRequests()
 }
 
 // derivedAlgorithm returns the algorithm that r has if it names none.
@@ -110,9 +110,7 @@ func (m Match) text() string {
 	}
 	f.words("vlan", ids)
 	f.words("interfaces", m.Interfaces)
-	f.words("method", m.Methods)
-	f.words("path", m.Paths)
-	f.words("host", m.Hosts)
+	m.httpText(&f)
 	return f.String()
 }
 
@@ -133,10 +131,10 @@ func portTexts(ports []PortRange) []string {
 	return words
 }
 
-func texts(per []Per) []string {
-	words := make([]string, len(per))
-	for i, p := range per {
-		words[i] = string(p)
+func texts[W ~string](list []W) []string {
+	words := make([]string, len(list))
+	for i, w := range list {
+		words[i] = string(w)
 	}
 	return words
 }

@@ -128,6 +128,7 @@ func (w *warnings) rule(c *Config, r Rule) {
 	if counts(r, PerTenant) && counts(r, PerKey) {
 		w.addf("rule %q has a bucket for each key, since a key has one tenant: to hold both, write a rule per key and one per tenant", r.Name)
 	}
+	w.requests(c, r)
 	if r.Algorithm == TokenBucket {
 		w.burst(r)
 	}
@@ -156,10 +157,10 @@ func (w *warnings) burst(r Rule) {
 // catchAll reports whether r applies to all that its gate sees.
 func (r Rule) catchAll() bool {
 	m := r.Match
-	if m.matchesPackets() || len(m.Methods)+len(m.Hosts) > 0 {
-		return false
+	if len(m.Paths) == 1 && m.Paths[0] == "/**" {
+		m.Paths = nil
 	}
-	return len(m.Paths) == 0 || len(m.Paths) == 1 && m.Paths[0] == "/**"
+	return !m.matchesPackets() && !m.matchesRequests()
 }
 
 func (w *warnings) admin(listen string) {

@@ -86,7 +86,9 @@ func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *as
 	}
 	d.found = p.index.find(r.Method, host, d.paths, d.found[:0])
 	for _, i := range d.found {
-		d.add(&p.rules[i], store, a, now)
+		if rule := &p.rules[i]; rule.match.fits(p, r, a) {
+			d.add(rule, store, a, now)
+		}
 	}
 }
 

@@ -10,9 +10,13 @@ import (
 
 // matcher says which requests a rule applies to. Empty parts match all.
 type matcher struct {
-	methods []string
+	methods []string // this one and the next two are what index looks at
 	hosts   []string
 	paths   []pattern
+
+	headers []config.HeaderMatch
+	claims  []config.Identity
+	plans   []string
 }
 
 // pattern is a path in normal form, cut at its slashes.
@@ -24,7 +28,7 @@ type pattern struct {
 }
 
 func newMatcher(m config.Match) (matcher, error) {
-	t := matcher{methods: slices.Clone(m.Methods)}
+	t := matcher{methods: slices.Clone(m.Methods), headers: m.Headers, claims: m.Identities, plans: m.Plans}
 	if slices.Contains(t.methods, "GET") && !slices.Contains(t.methods, "HEAD") {
 		t.methods = append(t.methods, "HEAD")
 	}
