@@ -100,7 +100,7 @@ const (
 )
 
 func (d *decision) add(r *rule, store *limit.Store, a *asker, now limit.Ticks) {
-	c := limit.Charge{Limit: &r.limit, Watch: r.watch}
+	c := limit.Charge{Limit: &r.limit, Account: r.account, Watch: r.watch}
 	kind, per := byte(bucketOwn), r.per
 	if r.keyed && !d.holdsKey(r, store, a, now) {
 		kind, per, c.Limit = bucketLost, r.lost, &r.spare
@@ -114,7 +114,7 @@ func (d *decision) add(r *rule, store *limit.Store, a *asker, now limit.Ticks) {
 			d.text = a.appendKey(d.text)
 		}
 	}
-	c.Key = store.Key(d.text)
+	c.Key = r.account.Key(d.text)
 	d.rules = append(d.rules, r)
 	d.charges = append(d.charges, c)
 }

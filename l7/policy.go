@@ -57,6 +57,8 @@ type rule struct {
 	spare  limit.Limit  // figures of those
 	watch  bool
 	counts *counts // nil: not reported
+
+	account *limit.Account // of all its buckets
 }
 
 type exemption struct {
@@ -99,9 +101,20 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 	}
 	c.preflight = newPreflight(store)
 	for i := range c.rules {
-		c.rules[i].counts = counted(c.rules[i].name)
+		r := &c.rules[i]
+		r.counts = counted(r.name)
+		r.account = store.Account(r.id, r.limit, 0)
 	}
 	return c, nil
+}
+
+// accounts returns those of all rules in force.
+func (c *policy) accounts() []*limit.Account {
+	all := []*limit.Account{c.preflight.account}
+	for i := range c.rules {
+		all = append(all, c.rules[i].account)
+	}
+	return all
 }
 
 func (c *policy) compileRules(rules []config.Rule, store *limit.Store) (errs []error) {
@@ -203,9 +216,10 @@ func newPreflight(store *limit.Store) rule {
 		panic(err) // constant figures
 	}
 	per := []config.Per{config.PerClient}
+	id := store.Key(limit.AppendPart(nil, 'b', []byte("cors-preflight")))
 	return rule{
-		name: "cors-preflight", id: store.Key(limit.AppendPart(nil, 'b', []byte("cors-preflight"))),
-		per: per, limit: l, lost: per, spare: l,
+		name: "cors-preflight", id: id, per: per, limit: l, lost: per, spare: l,
+		account: store.Account(id, l, 0),
 	}
 }
 

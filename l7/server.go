@@ -23,7 +23,7 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
-	sweepEvery    = time.Hour
+	sweepEvery    = time.Minute
 )
 
 // Gate is the HTTP gate. Its methods may be called at the same time.
@@ -89,6 +89,7 @@ func (g *Gate) SetPolicy(p Policy) error {
 	}
 	g.counts = next
 	g.policy.Store(ready)
+	g.store.Keep(ready.accounts())
 	return nil
 }
 

@@ -193,12 +193,12 @@ func TestShutdownDrains(t *testing.T) {
 	}
 }
 
-// Buckets of idle clients are dropped by the hourly sweep, which ends with the
+// Buckets of idle clients are dropped by the sweep of every minute, which ends with the
 // gate.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(slog.New(slog.NewTextHandler(io.Discard, nil)))
-		if err := g.SetPolicy(Policy{Rules: []config.Rule{ruleOf(t, "all", "client", "5/90m")}}); err != nil {
+		if err := g.SetPolicy(Policy{Rules: []config.Rule{ruleOf(t, "all", "client", "5/3m")}}); err != nil {
 			t.Fatal(err)
 		}
 		go g.sweep()

@@ -73,21 +73,24 @@ func Wait(tat, now, cost, burst uint64) (wait Ticks, ok bool) {
 type Bucket struct {
 	tat   Ticks
 	cost  float32 // ticks a request when last charged; 0: never charged
-	burst float32
+	burst float32 // with the soft part; negative: it has refused since it was full
 }
 
 // adopt makes l's figures the bucket's: its debt is converted once, at the
 // first touch after they changed, and shrinks at the new rate from there.
 func (b *Bucket) adopt(now Ticks, l *Limit) {
-	cost, burst := float32(l.cost), float32(l.burst)
-	if b.cost == cost && b.burst == burst {
+	cost, burst := float32(l.cost), float32(l.deep)
+	if b.cost == cost && (b.burst == burst || b.burst == -burst) {
 		return
 	}
 	debt := b.debt(now)
 	if debt > 0 && b.cost != cost {
 		debt = uint64(float64(debt)*float64(l.cost)/float64(b.cost)) + 1
 	}
-	b.tat = now + min(debt, l.burst)
+	if b.burst < 0 {
+		burst = -burst
+	}
+	b.tat = now + min(debt, l.deep)
 	b.cost, b.burst = cost, burst
 }
 
@@ -100,28 +103,55 @@ func (b *Bucket) debt(now Ticks) Ticks {
 
 func (b *Bucket) wait(now Ticks, l *Limit) Ticks {
 	b.adopt(now, l)
-	w, _ := Wait(b.tat, now, l.cost, l.burst)
+	w, _ := Wait(b.tat, now, l.cost, l.deep)
 	return w
 }
 
 func (b *Bucket) charge(now Ticks, l *Limit) {
 	b.adopt(now, l)
-	b.tat, _ = Take(b.tat, now, l.cost, l.burst)
+	debt := Until(b.tat, now)
+	if debt == 0 && b.burst < 0 {
+		b.burst = -b.burst
+	}
+	b.tat = now + min(debt+l.cost, l.deep)
+}
+
+func (b *Bucket) deny() {
+	if b.burst > 0 {
+		b.burst = -b.burst
+	}
+}
+
+func (b *Bucket) giveBack(now Ticks, l *Limit, n int64) int64 {
+	b.adopt(now, l)
+	debt := b.debt(now)
+	n = min(n, int64((debt+l.cost-1)/l.cost))
+	b.tat = now + debt - min(debt, uint64(n)*l.cost)
+	b.burst = max(b.burst, -b.burst)
+	return n
 }
 
 func (b *Bucket) answer(now Ticks, l *Limit) Answer {
-	return Answer{
+	a := Answer{
 		Wait:      b.wait(now, l),
 		Remaining: int64(Level(b.tat, now, l.cost, l.burst)),
 		Reset:     b.debt(now),
 	}
+	a.Under, _ = Wait(b.tat, now, l.cost, l.burst)
+	a.Over = a.Reset > l.burst
+	return a
 }
 
 func (b *Bucket) used(now Ticks) float32 {
 	if debt := b.debt(now); debt > 0 {
-		return float32(debt) / b.burst
+		return float32(debt) / max(b.burst, -b.burst)
 	}
 	return 0
+}
+
+func (b *Bucket) firm(now Ticks) bool {
+	debt := b.debt(now)
+	return debt > 0 && (b.burst < 0 || float32(debt)+b.cost > b.burst)
 }
 
 func (b *Bucket) weight() int { return 0 }

@@ -84,11 +84,7 @@ func (s subject) key(l Limit) key {
 		store := NewStore(1 << 16)
 		return &inStore{store, store.Key(AppendPart(nil, 'c', []byte("one"))), l}
 	}
-	return &direct{newState(l), l}
-}
-
-func newState(l Limit) state {
-	return map[Algorithm]state{TokenBucket: new(Bucket), SlidingLog: new(Log), SlidingCounter: new(Counter)}[l.algorithm]
+	return &direct{newState(l.algorithm), l}
 }
 
 // start is drawn so that the clock wraps within a test now and then.

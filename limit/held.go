@@ -44,4 +44,6 @@ func (h *held) used(now Ticks) float32 {
 	return float32(n) / MaxHeld
 }
 
+func (h *held) firm(now Ticks) bool { return h.used(now) == 1 }
+
 func (h *held) weight() int { return 0 }

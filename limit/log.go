@@ -5,11 +5,12 @@ package limit
 // that was admitted exactly a window ago no longer counts. The zero value is
 // empty. A log takes 8 bytes an admission, at most N.
 type Log struct {
-	ring  []Ticks // oldest at head
-	head  int
-	n     int
-	free  Ticks   // when the newest leaves the window
-	share float32 // of the limit, when last charged
+	ring   []Ticks // oldest at head
+	head   int
+	n      int
+	free   Ticks   // when the newest leaves the window
+	share  float32 // of the limit, when last charged
+	denied bool    // it has refused since it was last empty
 }
 
 // at returns the moment of the i-th oldest admission.
@@ -18,24 +19,40 @@ func (g *Log) at(i int) Ticks { return g.ring[(g.head+i)%len(g.ring)] }
 // expire forgets what has left the window.
 func (g *Log) expire(now Ticks, l *Limit) {
 	for g.n > 0 && Until(g.at(0)+l.window, now) == 0 {
-		g.head = (g.head + 1) % len(g.ring)
-		g.n--
+		g.drop()
 	}
+	g.denied = g.denied && g.n > 0
+}
+
+// drop forgets the oldest.
+func (g *Log) drop() {
+	g.head = (g.head + 1) % len(g.ring)
+	g.n--
 }
 
 func (g *Log) wait(now Ticks, l *Limit) Ticks {
 	g.expire(now, l)
+	return g.until(now, l, l.most)
+}
+
+// until returns when less than n will be left.
+func (g *Log) until(now Ticks, l *Limit, n int64) Ticks {
 	// After a limit was lowered more than one has to leave.
-	if over := g.n - int(l.quota); over >= 0 {
+	if over := g.n - int(n); over >= 0 {
 		return Until(g.at(over)+l.window, now)
 	}
 	return 0
 }
 
+// charge notes now. Where the log is full, which only a refused request meets,
+// the oldest makes room: whether a request fits is decided by the last N.
 func (g *Log) charge(now Ticks, l *Limit) {
 	g.expire(now, l)
+	for int64(g.n) >= l.most {
+		g.drop()
+	}
 	if g.n == len(g.ring) {
-		g.grow(int(l.quota))
+		g.grow(int(l.most))
 	}
 	if g.n > 0 {
 		// Callers read the clock before they get here: keep the order.
@@ -43,23 +60,56 @@ func (g *Log) charge(now Ticks, l *Limit) {
 	}
 	g.ring[(g.head+g.n)%len(g.ring)] = now
 	g.n++
-	g.free = now + l.window
-	g.share = float32(g.n) / float32(l.quota)
+	g.note(l)
+}
+
+// note keeps what the table asks for.
+func (g *Log) note(l *Limit) {
+	if g.n > 0 {
+		g.free = g.at(g.n-1) + l.window
+	}
+	g.share = float32(g.n) / float32(l.most)
+}
+
+func (g *Log) deny() { g.denied = true }
+
+// giveBack forgets the newest: what it gives lasts as long as it can. What a
+// lowered limit is exceeded by is forgotten on top, lest the gift vanish in it.
+func (g *Log) giveBack(now Ticks, l *Limit, n int64) int64 {
+	g.expire(now, l)
+	g.n = int(min(int64(g.n), l.most))
+	n = min(n, int64(g.n))
+	g.n -= int(n)
+	g.denied = false
+	g.note(l)
+	return n
 }
 
 // grow doubles the ring, up to most where that suffices: few clients come near
 // their limit.
 func (g *Log) grow(most int) {
-	size := max(min(max(4, 2*g.n), most), g.n+1)
-	ring := make([]Ticks, size)
+	ring := make([]Ticks, g.larger(most))
 	for i := range g.n {
 		ring[i] = g.at(i)
 	}
 	g.ring, g.head = ring, 0
 }
 
+func (g *Log) larger(most int) int { return max(min(max(4, 2*g.n), most), g.n+1) }
+
+// grows returns how many bytes more one more request takes.
+func (g *Log) grows(l *Limit) int {
+	if g.n < len(g.ring) || int64(g.n) >= l.most {
+		return 0
+	}
+	return 8 * (g.larger(int(l.most)) - len(g.ring))
+}
+
 func (g *Log) answer(now Ticks, l *Limit) Answer {
-	a := Answer{Wait: g.wait(now, l), Remaining: max(0, l.quota-int64(g.n))}
+	a := Answer{
+		Wait: g.wait(now, l), Under: g.until(now, l, l.quota),
+		Remaining: max(0, l.quota-int64(g.n)), Over: int64(g.n) > l.quota,
+	}
 	if g.n > 0 {
 		a.Reset = Until(g.at(g.n-1)+l.window, now)
 	}
@@ -72,5 +122,7 @@ func (g *Log) used(now Ticks) float32 {
 	}
 	return g.share
 }
+
+func (g *Log) firm(now Ticks) bool { return g.used(now) > 0 && (g.denied || g.share >= 1) }
 
 func (g *Log) weight() int { return 8 * len(g.ring) }

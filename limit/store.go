@@ -15,16 +15,26 @@ const (
 
 // Store keeps the state of bucket keys in bounded memory. It is safe for
 // concurrent use. Memory is taken as keys come and given back by Sweep. When
-// its bound is reached, a new key takes the place of one that is full again,
-// else of one that has used least of its limit; that is an eviction, and it
-// gives the evicted key up to what it had used once more.
+// its bound, or that of the key's account, is reached, a new key takes the place
+// of one that is full again, else of one that has used least of its limit; that
+// is an eviction, and it gives the evicted key up to what it had used once more.
+// A key that is refused, or was since it was last full, is never evicted. Where
+// there is no place to take, the new key is charged to the bucket that its
+// account keeps for all such keys: none passes uncounted.
 //
-// Half of the memory is for token buckets (36 to 64 bytes a key by how full the
-// array is), a quarter for logs, an eighth each for counters and held keys.
+// Three eighths of the memory are for token buckets, a quarter for logs, an
+// eighth each for counters, for fixed windows and quotas, and for held keys.
 type Store struct {
-	hasher Hasher
-	shards []shard
-	shift  uint8 // of a key's high word to its shard
+	hasher   Hasher
+	shards   []shard
+	shift    uint8 // of a key's high word to its shard
+	accounts accounts
+
+	sharing    sync.Mutex // taken last: the shared buckets of all accounts
+	names      map[Key]*Account
+	slots      int // so many were ever used
+	freed      []uint16
+	overflowed uint64
 }
 
 type shard struct {
@@ -32,6 +42,7 @@ type shard struct {
 	buckets  table[Bucket, *Bucket]
 	logs     table[Log, *Log]
 	counters table[Counter, *Counter]
+	tallies  table[Tally, *Tally]
 	held     table[held, *held]
 	_        [64]byte // the next shard's lock is on another cache line
 }
@@ -44,36 +55,67 @@ func NewStore(memory int) *Store {
 	}
 	n := min(max(memory/shardMemory, 1), maxShards)
 	log := bits.Len(uint(n)) - 1
-	s := &Store{hasher: NewHasher(), shards: make([]shard, 1<<log), shift: uint8(64 - log)}
+	s := &Store{hasher: NewHasher(), shards: make([]shard, 1<<log), shift: uint8(64 - log), names: map[Key]*Account{}}
 	for i := range s.shards {
-		share := memory >> log
-		s.shards[i].buckets.bound(share/2, false)
-		s.shards[i].logs.bound(share/4, true)
-		s.shards[i].counters.bound(share/8, false)
-		s.shards[i].held.bound(share/8, false)
+		sh := &s.shards[i]
+		sh.buckets.accounts, sh.logs.accounts, sh.counters.accounts = &s.accounts, &s.accounts, &s.accounts
+		sh.tallies.accounts, sh.held.accounts = &s.accounts, &s.accounts
+		sh.bound(memory >> log)
 	}
 	return s
 }
 
-// Key returns the key of parts in this store. See Hasher.Sum.
-func (s *Store) Key(parts []byte) Key { return s.hasher.Sum(parts) }
+// SetMemory changes the bound to about memory bytes, 0 to DefaultMemory. A
+// lower one takes effect with the next Sweep.
+func (s *Store) SetMemory(memory int) {
+	if memory <= 0 {
+		memory = DefaultMemory
+	}
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.bound(memory / len(s.shards))
+		sh.mu.Unlock()
+	}
+}
+
+func (sh *shard) bound(memory int) {
+	sh.buckets.bound(memory*3/8, false)
+	sh.logs.bound(memory/4, true)
+	sh.counters.bound(memory/8, false)
+	sh.tallies.bound(memory/8, false)
+	sh.held.bound(memory/8, false)
+}
+
+// Key returns the key of parts in this store, in no account. See Hasher.Sum.
+func (s *Store) Key(parts []byte) Key {
+	k := s.hasher.Sum(parts)
+	k.lo &^= mostAccounts - 1
+	if k == (Key{}) {
+		k.hi = 1
+	}
+	return k
+}
 
 // Charge is one bucket that a request asks one unit of.
 type Charge struct {
 	Key     Key
 	Limit   *Limit
-	Watch   bool   // counts as if it enforced, refuses nothing
-	Refused bool   // set by Take: it refuses, or would if it did not watch
-	Answer  Answer // set by Take: how the key stands afterwards
+	Account *Account // that Key was made in; nil: none, and without room it refuses
+	Watch   bool     // counts as if it enforced, refuses nothing
+	Refused bool     // set by Take: it refuses, or would if it did not watch
+	Shared  bool     // set by Take: there was no room, the account's shared bucket decided
+	Answer  Answer   // set by Take: how the key stands afterwards
 }
 
 // Take decides a request that asks all of charges, whose keys must differ. It
 // returns whether all that enforce have room, and charges all or nothing: if
-// one refuses, none is charged. One that watches is charged when it has room
-// itself and nothing refuses. It allocates nothing but room for keys.
+// one refuses, none is charged but those that count what is refused. One that
+// watches is charged when it has room itself and nothing refuses. It allocates
+// nothing but room for keys.
 func (s *Store) Take(now Ticks, charges []Charge) bool {
 	if len(charges) == 1 {
-		sh := &s.shards[s.shard(charges[0].Key)]
+		sh := s.shard(charges[0].Key)
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		return s.take(now, charges)
@@ -90,14 +132,16 @@ func (s *Store) Take(now Ticks, charges []Charge) bool {
 	return ok
 }
 
-func (s *Store) shard(k Key) uint16 { return uint16(k.hi >> s.shift) }
+func (s *Store) index(k Key) uint16 { return uint16(k.hi >> s.shift) }
+
+func (s *Store) shard(k Key) *shard { return &s.shards[s.index(k)] }
 
 // order appends the shards of charges, each once and ascending: the order in
 // which everyone locks them.
 func (s *Store) order(to []uint16, charges []Charge) []uint16 {
 next:
 	for i := range charges {
-		n := s.shard(charges[i].Key)
+		n := s.index(charges[i].Key)
 		at := len(to)
 		for ; at > 0 && to[at-1] >= n; at-- {
 			if to[at-1] == n {
@@ -113,100 +157,55 @@ next:
 
 // take decides under the locks of all shards concerned.
 func (s *Store) take(now Ticks, charges []Charge) bool {
-	ok := true
+	ok, shared := true, false
 	for i := range charges {
 		c := &charges[i]
-		st := s.shards[s.shard(c.Key)].find(c)
-		c.Refused = st != nil && st.wait(now, c.Limit) > 0
+		sh := s.shard(c.Key)
+		st := sh.find(c)
+		if c.Shared = !sh.holds(now, c, st); c.Shared {
+			shared = s.share(shared)
+			c.Refused = c.Account.wait(now) > 0
+		} else {
+			c.Refused = st != nil && st.wait(now, c.Limit) > 0
+		}
 		ok = ok && (c.Watch || !c.Refused)
 	}
 	for i := range charges {
 		c := &charges[i]
-		sh := &s.shards[s.shard(c.Key)]
-		if ok && !c.Refused {
-			sh.charge(now, c)
-		} else {
-			sh.look(now, c)
+		taken := ok && !c.Refused || c.Limit.always
+		switch {
+		case c.Shared:
+		case !taken:
+			s.shard(c.Key).look(now, c)
+		case !s.shard(c.Key).charge(now, c):
+			// Another charge of this request was quicker to take the last place.
+			shared, c.Shared = s.share(shared), true
 		}
+		if c.Shared {
+			s.overflowed++
+			c.Account.settle(now, c, taken)
+		}
+	}
+	if shared {
+		s.sharing.Unlock()
 	}
 	return ok
 }
 
-// find returns the state of c's key, nil if there is none.
-func (sh *shard) find(c *Charge) state {
-	switch c.Limit.algorithm {
-	case SlidingLog:
-		if s := sh.logs.find(c.Key); s != nil {
-			return s
-		}
-	case SlidingCounter:
-		if s := sh.counters.find(c.Key); s != nil {
-			return s
-		}
-	default:
-		if s := sh.buckets.find(c.Key); s != nil {
-			return s
-		}
+// share takes the lock of all shared buckets, unless it is held already.
+func (s *Store) share(held bool) bool {
+	if !held {
+		s.sharing.Lock()
 	}
-	return nil
-}
-
-func (sh *shard) charge(now Ticks, c *Charge) {
-	switch c.Limit.algorithm {
-	case SlidingLog:
-		s := sh.logs.put(c.Key, now)
-		before := s.weight()
-		s.charge(now, c.Limit)
-		c.Answer = s.answer(now, c.Limit)
-		sh.logs.grew(s.weight()-before, now)
-	case SlidingCounter:
-		s := sh.counters.put(c.Key, now)
-		s.charge(now, c.Limit)
-		c.Answer = s.answer(now, c.Limit)
-	default:
-		s := sh.buckets.put(c.Key, now)
-		s.charge(now, c.Limit)
-		c.Answer = s.answer(now, c.Limit)
-	}
-}
-
-// look fills in c's answer without charging it.
-func (sh *shard) look(now Ticks, c *Charge) {
-	if s := sh.find(c); s != nil {
-		c.Answer = s.answer(now, c.Limit)
-		return
-	}
-	c.Answer = Answer{Remaining: c.Limit.quota}
-}
-
-// Hold keeps member among those of key until end and returns true, unless
-// MaxHeld others are held at now.
-func (s *Store) Hold(key, member Key, now, end Ticks) bool {
-	sh := &s.shards[s.shard(key)]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.held.put(key, now).hold(member, now, end)
-}
-
-// Sweep drops all that is worth nothing at now. It must run at least once in
-// 4.5 years, lest an old moment be taken for a future one; daily is meant.
-func (s *Store) Sweep(now Ticks) {
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		sh.buckets.sweep(now)
-		sh.logs.sweep(now)
-		sh.counters.sweep(now)
-		sh.held.sweep(now)
-		sh.mu.Unlock()
-	}
+	return true
 }
 
 // Stats tells how a store fares.
 type Stats struct {
-	Keys    uint64 // kept, full ones included until they are swept
-	Bytes   uint64 // taken
-	Evicted uint64 // keys in use that gave way to others; only grows
+	Keys       uint64 `json:"keys"`       // kept, full ones included until they are swept
+	Bytes      uint64 `json:"bytes"`      // taken
+	Evicted    uint64 `json:"evicted"`    // keys in use that gave way to others; only grows
+	Overflowed uint64 `json:"overflowed"` // charges that found no room and went to a shared bucket; only grows
 }
 
 // Stats returns the sums over all shards, each consistent in itself.
@@ -214,10 +213,39 @@ func (s *Store) Stats() (sum Stats) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		sum.Keys += uint64(sh.buckets.n + sh.logs.n + sh.counters.n + sh.held.n)
-		sum.Bytes += uint64(sh.buckets.bytes() + sh.logs.bytes() + sh.counters.bytes() + sh.held.bytes())
-		sum.Evicted += sh.buckets.evicted + sh.logs.evicted + sh.counters.evicted + sh.held.evicted
+		sum.Keys += uint64(sh.buckets.n + sh.logs.n + sh.counters.n + sh.tallies.n + sh.held.n)
+		sum.Bytes += uint64(sh.buckets.bytes() + sh.logs.bytes() + sh.counters.bytes() + sh.tallies.bytes() + sh.held.bytes())
+		sum.Evicted += sh.buckets.evicted + sh.logs.evicted + sh.counters.evicted + sh.tallies.evicted + sh.held.evicted
 		sh.mu.Unlock()
 	}
+	s.sharing.Lock()
+	sum.Overflowed = s.overflowed
+	s.sharing.Unlock()
 	return sum
+}
+
+// Sweep drops all that is worth nothing at now. It must run at least once in
+// 4.5 years, lest an old moment be taken for a future one; once a minute is
+// meant, so that memory falls soon after a flood.
+func (s *Store) Sweep(now Ticks) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.buckets.sweep(now)
+		sh.logs.sweep(now)
+		sh.counters.sweep(now)
+		sh.tallies.sweep(now)
+		sh.held.sweep(now)
+		sh.mu.Unlock()
+	}
+}
+
+// Hold keeps member among those of key until end and returns true, unless
+// MaxHeld others are held at now, or there is no room.
+func (s *Store) Hold(key, member Key, now, end Ticks) bool {
+	sh := s.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	h := sh.held.put(key, now)
+	return h != nil && h.hold(member, now, end)
 }

@@ -43,7 +43,7 @@ func TestTakeManyModel(t *testing.T) {
 		limits, model := make([]Limit, n), make([]state, n)
 		for i := range limits {
 			limits[i] = subjects()[2*rapid.IntRange(0, 2).Draw(t, "kind")].limit(t)
-			model[i] = newState(limits[i])
+			model[i] = newState(limits[i].algorithm)
 		}
 		now := start(t)
 		for range 60 {
@@ -232,6 +232,7 @@ func BenchmarkTakeMany(b *testing.B) {
 		(&inStore{s, s.numbered(i), l}).take(0)
 	}
 	b.ReportAllocs()
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		var charge [1]Charge
 		var part [16]byte

@@ -6,26 +6,29 @@ import (
 )
 
 const (
-	smallest = 8  // places in a table's first array
-	sample   = 16 // places that an eviction looks at
+	smallest   = 8  // places in a table's first array
+	sample     = 16 // keys that an eviction looks at
+	wideSample = 64 // the same, where it may take only keys of one account
 )
 
 // table is one shard's states of one kind: an array with linear probing, kept
 // at most three quarters full, that grows by half up to its share of memory.
 // Who comes when it is full takes the place of a state that is worth nothing,
-// else of the one that is used least: never of nobody, so that a full table
-// does not let everyone pass.
+// else of the one that is used least, but never that of a firm one: who is
+// refused is not freed by strangers, however many come. Where there is none to
+// take, the newcomer gets no place.
 type table[S any, P interface {
 	*S
 	kept
 }] struct {
-	places  []place[S]
-	n       int
-	hand    int // where the last eviction stopped
-	most    int // places
-	outside int // bytes that states hold outside the array
-	spare   int // bytes that they may
-	evicted uint64
+	places   []place[S]
+	n        int
+	hand     int // where the next eviction looks first
+	most     int // places
+	outside  int // bytes that states hold outside the array
+	spare    int // bytes that they may
+	evicted  uint64
+	accounts *accounts // nil: nothing is booked
 }
 
 type place[S any] struct {
@@ -33,9 +36,9 @@ type place[S any] struct {
 	state S
 }
 
-func (t *table[S, P]) bytes() int {
-	return len(t.places)*int(unsafe.Sizeof(place[S]{})) + t.outside
-}
+func (t *table[S, P]) placeSize() int { return int(unsafe.Sizeof(place[S]{})) }
+
+func (t *table[S, P]) bytes() int { return len(t.places)*t.placeSize() + t.outside }
 
 // bound sets the memory that the table may take. States that hold bytes
 // outside the array get three quarters for those.
@@ -44,7 +47,7 @@ func (t *table[S, P]) bound(bytes int, outside bool) {
 		t.spare = bytes * 3 / 4
 		bytes -= t.spare
 	}
-	t.most = max(smallest, bytes/int(unsafe.Sizeof(place[S]{})))
+	t.most = max(smallest, bytes/t.placeSize())
 }
 
 // home returns where k's probing starts.
@@ -62,29 +65,71 @@ func (t *table[S, P]) next(i int) int {
 
 // find returns k's state, or nil.
 func (t *table[S, P]) find(k Key) *S {
+	if i := t.index(k); i >= 0 {
+		return &t.places[i].state
+	}
+	return nil
+}
+
+// index returns where k is, or -1.
+func (t *table[S, P]) index(k Key) int {
 	if t.n == 0 {
-		return nil
+		return -1
 	}
 	for i := t.home(k); ; i = t.next(i) {
-		switch p := &t.places[i]; p.key {
+		switch t.places[i].key {
 		case k:
-			return &p.state
+			return i
 		case Key{}:
-			return nil
+			return -1
 		}
 	}
 }
 
-// put returns k's state, made if there was none. It may move and evict others.
+// put returns k's state, made if there was none, or nil if there is no room. It
+// may move and evict others.
 func (t *table[S, P]) put(k Key, now Ticks) *S {
 	if s := t.find(k); s != nil {
 		return s
 	}
-	if (t.n+1)*4 > len(t.places)*3 {
-		t.makeRoom(now)
+	evict, ok := t.room(k, now)
+	switch {
+	case !ok:
+		return nil
+	case evict >= 0:
+		t.evict(evict, now)
+	case t.full():
+		t.grow(now)
 	}
+	t.book(k, 1, t.placeSize())
 	return t.insert(k)
 }
+
+// room reports whether put finds room for a new k, and which place it frees for
+// it, -1 if none.
+func (t *table[S, P]) room(k Key, now Ticks) (evict int, ok bool) {
+	switch {
+	case !t.account(k).fits(t.placeSize()):
+		evict = t.victim(now, Key{}, k.slot())
+	case t.full() && len(t.places) >= t.most:
+		evict = t.victim(now, Key{}, 0)
+	default:
+		return -1, true
+	}
+	return evict, evict >= 0
+}
+
+// full reports whether one more would take more than three quarters.
+func (t *table[S, P]) full() bool { return (t.n+1)*4 > len(t.places)*3 }
+
+func (t *table[S, P]) account(k Key) *Account {
+	if t.accounts == nil {
+		return nil
+	}
+	return t.accounts.of(k)
+}
+
+func (t *table[S, P]) book(k Key, keys, bytes int) { t.account(k).book(keys, bytes) }
 
 func (t *table[S, P]) insert(k Key) *S {
 	i := t.home(k)
@@ -96,11 +141,9 @@ func (t *table[S, P]) insert(k Key) *S {
 	return &t.places[i].state
 }
 
-func (t *table[S, P]) makeRoom(now Ticks) {
-	if len(t.places) >= t.most {
-		t.evict(now)
-		return
-	}
+// grow makes the array larger, or only drops what is worth nothing where that
+// gives room enough.
+func (t *table[S, P]) grow(now Ticks) {
 	size := len(t.places)
 	if t.live(now)*2 >= size {
 		size = min(max(smallest, size+size/2), t.most)
@@ -113,41 +156,67 @@ func (t *table[S, P]) rebuild(size int, now Ticks) {
 	old := t.places
 	t.places, t.n, t.hand, t.outside = make([]place[S], size), 0, 0, 0
 	for i := range old {
+		if old[i].key == (Key{}) {
+			continue
+		}
 		s := P(&old[i].state)
-		if old[i].key != (Key{}) && s.used(now) > 0 {
+		if s.used(now) > 0 {
 			*t.insert(old[i].key) = old[i].state
 			t.outside += s.weight()
+		} else {
+			t.book(old[i].key, -1, -t.placeSize()-s.weight())
 		}
 	}
 }
 
-// evict frees a place: the first of a sample that is worth nothing, or its
-// least used. The hand moves on, so that all take their turn.
-func (t *table[S, P]) evict(now Ticks) {
-	least, share := -1, float32(0)
-	for seen := 0; seen < sample; {
-		t.hand = t.next(t.hand)
-		p := &t.places[t.hand]
+// victim returns which place may be freed: the first of a sample that is worth
+// nothing, else its least used, but no firm one and not that of spared; -1 if
+// there is none. Where only is no 0, it is one of that account. If there is none
+// the hand moves on, so that the next looks at others; else it stays, for another
+// call to find the same.
+func (t *table[S, P]) victim(now Ticks, spared Key, only uint16) int {
+	size := sample
+	if only != 0 {
+		size = wideSample
+	}
+	least, share, i := -1, float32(0), t.hand
+	for seen := 0; seen < min(size, t.n); i = t.next(i) {
+		p := &t.places[i]
 		if p.key == (Key{}) {
 			continue
 		}
 		seen++
+		if p.key == spared || only != 0 && p.key.slot() != only {
+			continue
+		}
 		used := P(&p.state).used(now)
 		if used == 0 {
-			t.remove(t.hand)
-			return
+			return i
 		}
-		if least < 0 || used < share {
-			least, share = t.hand, used
+		if (least < 0 || used < share) && !P(&p.state).firm(now) {
+			least, share = i, used
 		}
 	}
-	t.remove(least)
-	t.evicted++
+	if least < 0 {
+		t.hand = i
+	}
+	return least
+}
+
+// evict frees a place, and moves the hand past it, so that all take their turn.
+func (t *table[S, P]) evict(i int, now Ticks) {
+	if P(&t.places[i].state).used(now) > 0 {
+		t.evicted++
+	}
+	t.hand = t.next(i)
+	t.remove(i)
 }
 
 // remove empties place i and moves up what was put behind it for want of room.
 func (t *table[S, P]) remove(i int) {
-	t.outside -= P(&t.places[i].state).weight()
+	weight := P(&t.places[i].state).weight()
+	t.book(t.places[i].key, -1, -t.placeSize()-weight)
+	t.outside -= weight
 	t.n--
 	for j := t.next(i); t.places[j].key != (Key{}); j = t.next(j) {
 		// A state whose home lies behind the hole, cyclically in (i, j], would
@@ -162,23 +231,49 @@ func (t *table[S, P]) remove(i int) {
 	t.places[i] = place[S]{}
 }
 
-// grew accounts for a state that now holds more bytes outside, and evicts
-// others until the table is within its bound again.
-func (t *table[S, P]) grew(by int, now Ticks) {
+// extends reports whether the state of k may hold so many bytes more outside,
+// now or after evictions.
+func (t *table[S, P]) extends(k Key, by int, now Ticks) bool {
+	return t.account(k).fits(by) && (t.outside+by <= t.spare || t.victim(now, k, 0) >= 0)
+}
+
+// grew accounts for bytes more that k's state holds outside, and evicts others
+// until the table is within its bound again, or only firm ones are left.
+func (t *table[S, P]) grew(k Key, by int, now Ticks) {
 	t.outside += by
-	for by > 0 && t.outside > t.spare && t.n > 1 {
-		t.evict(now)
+	t.book(k, 0, by)
+	for t.outside > t.spare {
+		i := t.victim(now, k, 0)
+		if i < 0 {
+			return
+		}
+		t.evict(i, now)
 	}
 }
 
 // sweep drops what is worth nothing, and memory with it.
 func (t *table[S, P]) sweep(now Ticks) {
+	t.shrink(now)
 	switch live := t.live(now); {
-	case live == t.n:
+	case live == t.n && live > 0 && len(t.places) <= t.most:
 	case live == 0:
-		t.places, t.n, t.hand, t.outside = nil, 0, 0, 0
+		t.rebuild(smallest, now) // books what is dropped
+		t.places = nil
 	default:
-		t.rebuild(min(max(smallest, live*2), len(t.places)), now)
+		t.rebuild(min(max(smallest, live*2), len(t.places), t.most), now)
+	}
+}
+
+// shrink brings a table whose bound was lowered within it, the least used first.
+func (t *table[S, P]) shrink(now Ticks) {
+	for t.n*4 > t.most*3 || t.n > 0 && t.outside > t.spare {
+		i := t.victim(now, Key{}, 0)
+		if i < 0 { // all are firm: memory is bounded all the same
+			for i = t.hand; t.places[i].key == (Key{}); {
+				i = t.next(i)
+			}
+		}
+		t.evict(i, now)
 	}
 }
 

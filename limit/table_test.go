@@ -11,9 +11,12 @@ type mark struct {
 	value uint64
 	share float32
 	size  int
+
+	firmly bool
 }
 
 func (m *mark) used(Ticks) float32 { return m.share }
+func (m *mark) firm(Ticks) bool    { return m.firmly }
 func (m *mark) weight() int        { return m.size }
 
 type markTable = table[mark, *mark]
@@ -29,10 +32,10 @@ func TestTableModel(t *testing.T) {
 		})
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
-				k, v := key.Draw(t, "key"), mark{rapid.Uint64().Draw(t, "value"), 1, 3}
+				k, v := key.Draw(t, "key"), mark{value: rapid.Uint64().Draw(t, "value"), share: 1, size: 3}
 				*tab.put(k, 0) = v
 				if _, had := model[k]; !had {
-					tab.grew(v.weight(), 0)
+					tab.grew(k, v.weight(), 0)
 				}
 				model[k] = v
 			},
@@ -118,7 +121,7 @@ func TestTableBoundsOutside(t *testing.T) {
 	tab.bound(40_000, true)
 	for i := range uint64(1000) {
 		*tab.put(Key{i + 1, i << 54}, 0) = mark{share: 1, size: 800}
-		tab.grew(800, 0)
+		tab.grew(Key{i + 1, i << 54}, 800, 0)
 		if tab.outside > 30_000 || tab.bytes() > 40_000 {
 			t.Fatalf("%d bytes, %d of them outside", tab.bytes(), tab.outside)
 		}

@@ -56,12 +56,12 @@ func TestNewWindowKeepsCount(t *testing.T) {
 		for range 100 {
 			k.take(1)
 		}
-		k.l.quota = 10
+		k.l = mustWindow(t, k.l.algorithm, 10, time.Minute)
 		ok, a := k.take(1)
 		if ok || a.Remaining != 0 || a.Wait != k.l.window {
 			t.Errorf("%s lowered: %v %+v", name, ok, a)
 		}
-		k.l.quota = 200
+		k.l = mustWindow(t, k.l.algorithm, 200, time.Minute)
 		if _, a := k.take(1); a.Remaining != 99 {
 			t.Errorf("%s raised: %d left, want 99", name, a.Remaining)
 		}
