@@ -28,15 +28,15 @@ func checkAddress(s string) error {
 	return nil
 }
 
-// parseUpstream reads an http or https URL without path, and returns it in
+// parseUpstream reads an http, https or h2c URL without path, and returns it in
 // its short form.
 func parseUpstream(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || !strings.Contains(s, "://"):
 		return "", fmt.Errorf("%s is no URL: write one such as http://127.0.0.1:9000", quote(s))
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "", fmt.Errorf("upstream with scheme %s: use http or https", quote(u.Scheme))
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
+		return "", fmt.Errorf("upstream with scheme %s: use http, https or h2c", quote(u.Scheme))
 	case u.User != nil:
 		return "", errors.New("upstream with a user in its URL: remove it")
 	case u.Path != "" && u.Path != "/":

@@ -97,16 +97,19 @@ type HTTP struct {
 	User       string // system user that the HTTP gate's process runs as
 	ClientBits int    // IPv6 prefix length that makes one client, 48 to 128, default 64
 	Answers    Answers
+
+	Certificates []Certificate // what the listeners' TLS names, each pair once
 }
 
 // Listener is one front door.
 type Listener struct {
 	Address  string  // host:port, host may be empty
 	Door     string  // proxy
-	Upstream string  // http or https URL without a path
+	Upstream string  // http, https or h2c URL without a path
 	Dialect  Dialect // "": that of HTTP.Answers
 
 	ProxyProtocol bool // connections begin with a PROXY line or header, from declared proxies only
+	TLS           *TLS // nil: in the clear
 }
 
 // Key is one line of the key file: an API key is known by its hash alone.

@@ -29,11 +29,15 @@ var (
 	httpLevel = &level{"http", "`http`", []key{
 		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
 		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""}, {"client_from", "x-forwarded-for"},
+		{"tls", ""},
 	}}
 	listenerLevel = &level{"http.listeners", "an item of `http.listeners`", []key{
 		{"address", ""}, {"door", "proxy"}, {"upstream", ""}, {"dialect", ""}, {"proxy_protocol", "false"},
+		{"tls", ""},
 	}}
-	answersLevel = &level{"http.answers", "`http.answers`", []key{
+	tlsLevel         = &level{"http.listeners.tls", "`tls`", []key{{"certificates", ""}, {"min_version", "1.2"}}}
+	certificateLevel = &level{"http.listeners.tls.certificates", "an item of `certificates`", []key{{"cert_file", ""}, {"key_file", ""}}}
+	answersLevel     = &level{"http.answers", "`http.answers`", []key{
 		{"dialect", "ietf"}, {"reset", "delta"}, {"jitter", "0%"}, {"body", ""}, {"cors", ""},
 	}}
 	bodyLevel       = &level{"http.answers.body", "`http.answers.body`", []key{{"file", ""}, {"type", "text/html"}}}
@@ -79,6 +83,7 @@ var levels = []*level{
 	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, answersLevel, listenerLevel,
 	identitiesLevel, keyLevel, userLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, listLevel, adminLevel, stateLevel,
 	bodyLevel, corsLevel,
+	tlsLevel, certificateLevel,
 }
 
 // later is what the design has and this version has not, by level path, as
@@ -86,8 +91,7 @@ var levels = []*level{
 // would look as if it worked, so each is an error.
 var later = map[string][]string{
 	"":                {"escalate", "fleet", "include"},
-	"http":            {"tls", "terminates"},
-	"http.listeners":  {"tls"},
+	"http":            {"terminates"},
 	"http.identities": {"tenant"},
 	"rules": {
 		"quota", "time_zone", "concurrent", "scope",

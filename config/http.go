@@ -20,6 +20,7 @@ func (o *object) http() HTTP {
 	h.User = o.user()
 	h.ClientBits = o.clientBits()
 	h.Answers = o.section("answers", answersLevel).answers()
+	h.Certificates = o.certificates
 	return h
 }
 

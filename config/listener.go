@@ -17,14 +17,14 @@ func (o *object) listeners() []Listener {
 	}
 	var all []Listener
 	if w, ok := o.word("listen"); ok {
-		o.listenOn(&all, w, Listener{Address: w.text, Door: "proxy", Upstream: upstream}, o)
+		o.listenOn(&all, w, Listener{Address: w.text, Door: "proxy", Upstream: upstream, TLS: o.tls()}, o)
 	}
 	for _, n := range o.objects("listeners") {
 		l := o.object(n, listenerLevel)
 		if l == nil {
 			continue
 		}
-		own := Listener{Door: l.door(), Upstream: upstream, Dialect: l.dialect(), ProxyProtocol: l.flag("proxy_protocol")}
+		own := Listener{Door: l.door(), Upstream: upstream, Dialect: l.dialect(), ProxyProtocol: l.flag("proxy_protocol"), TLS: l.tls()}
 		if l.has("upstream") {
 			own.Upstream = l.upstream()
 		}
@@ -35,6 +35,9 @@ func (o *object) listeners() []Listener {
 			own.Address = w.text
 			o.listenOn(&all, w, own, l)
 		}
+	}
+	if o.has("tls") && !o.has("listen") {
+		o.errorf(o.keys["tls"], "`tls` goes with `listen`: an item of `listeners` has its own")
 	}
 	if o.has("upstream") && !o.has("listen") && !o.has("listeners") {
 		o.errorf(o.keys["upstream"], "`upstream` without a listener does nothing: add `listen`, such as \":8080\"")

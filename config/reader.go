@@ -14,7 +14,8 @@ type reader struct {
 	where string // what is being read, put before each message: `rule "login": `
 	errs  Errors
 
-	mentions []mention
+	mentions     []mention
+	certificates []Certificate // what was read so far
 
 	// read opens the files that this one names: readFile, but in fuzzing.
 	read func(path string, most int64) ([]byte, error)

@@ -3,6 +3,7 @@ package config
 import (
 	"net/netip"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,12 +19,12 @@ const reference = "../docs/reference.yaml"
 
 // alternatives are keys that cannot stand beside another: the reference has
 // them in a comment, and TestReferenceAlternatives reads them in its place.
-var alternatives = []string{"http.listen", "http.identities.user.header", "http.identities.user.key_file"}
+var alternatives = []string{"http.listen", "http.identities.user.header", "http.identities.user.key_file", "http.tls"}
 
 // TestReferenceReads: what the documentation shows is what the parser accepts
 // (RC-031), and means what its comments say.
 func TestReferenceReads(t *testing.T) {
-	c, err := Load(reference)
+	c, err := loadReference(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +49,10 @@ func TestReferenceReads(t *testing.T) {
 			Listeners: []Listener{
 				{Address: ":8080", Door: "proxy", Upstream: "http://127.0.0.1:9001"},
 				{Address: "127.0.0.1:8081", Door: "proxy", Upstream: "http://127.0.0.1:9000", Dialect: GitHub, ProxyProtocol: true},
+				{
+					Address: "127.0.0.1:8443", Door: "proxy", Upstream: "http://127.0.0.1:9000",
+					TLS: &TLS{[]CertificateFiles{{"reference-cert.pem", "reference-key.pem"}}, "1.2"},
+				},
 			},
 			Proxies:   []netip.Prefix{p("10.1.0.0/16")},
 			KeyHeader: "X-Api-Key", KeyBearer: true, KeyQuery: "api_key", KeyFile: "reference-keys.yaml", ClientFrom: FromXForwardedFor,
@@ -66,7 +71,7 @@ func TestReferenceReads(t *testing.T) {
 		State: State{Dir: "/var/lib/headgate", Pins: "/sys/fs/bpf/headgate"},
 	}
 	got := *c
-	got.Rules, got.HTTP.Keys, got.HTTP.Users.Keys, got.HTTP.Answers.Body.Text = nil, nil, nil, ""
+	got.Rules, got.HTTP.Keys, got.HTTP.Users.Keys, got.HTTP.Certificates, got.HTTP.Answers.Body.Text = nil, nil, nil, nil, ""
 	if diff := cmp.Diff(want, &got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("reference (-want +got):\n%s", diff)
 	}
@@ -97,7 +102,7 @@ func TestReferenceAlternatives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []Listener{{Address: ":8080", Door: "proxy", Upstream: "http://127.0.0.1:9000"}}; !slices.Equal(c.HTTP.Listeners, want) {
+	if want := []Listener{{Address: ":8080", Door: "proxy", Upstream: "http://127.0.0.1:9000"}}; !reflect.DeepEqual(c.HTTP.Listeners, want) {
 		t.Errorf("listeners %+v, want %+v", c.HTTP.Listeners, want)
 	}
 }

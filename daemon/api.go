@@ -374,23 +374,25 @@ type Table struct {
 
 // HTTPStatus is the state of the HTTP gate's process.
 type HTTPStatus struct {
-	On        bool              `json:"on"`
-	Up        bool              `json:"up"`
-	PID       int               `json:"pid,omitempty"`
-	User      string            `json:"user,omitempty"`
-	Restarts  uint64            `json:"restarts"`
-	Error     string            `json:"error,omitempty"` // how it last ended
-	Fresh     bool              `json:"fresh"`           // it answered just now; else the counts are the last known
-	Listeners []Listener        `json:"listeners"`
-	Answers   map[string]uint64 `json:"answers,omitempty"` // requests by status code
-	Resets    uint64            `json:"connections_reset"` // because their client held 256 already
+	On           bool                `json:"on"`
+	Up           bool                `json:"up"`
+	PID          int                 `json:"pid,omitempty"`
+	User         string              `json:"user,omitempty"`
+	Restarts     uint64              `json:"restarts"`
+	Error        string              `json:"error,omitempty"` // how it last ended
+	Fresh        bool                `json:"fresh"`           // it answered just now; else the counts are the last known
+	Listeners    []Listener          `json:"listeners"`
+	Certificates []CertificateStatus `json:"certificates,omitempty"`
+	Answers      map[string]uint64   `json:"answers,omitempty"` // requests by status code
+	Resets       uint64              `json:"connections_reset"` // because their client held 256 already
 }
 
 // Listener is one front door.
 type Listener struct {
-	Address  string `json:"address"`
-	Door     string `json:"door"`
-	Upstream string `json:"upstream"`
+	Address         string    `json:"address"`
+	Door            string    `json:"door"`
+	Upstream        string    `json:"upstream"`
+	CertificateEnds time.Time `json:"certificate_ends,omitzero"` // the first of its certificates to end; zero: no TLS
 }
 
 // Span writes a time of whole seconds as people say it: 1h, 10m, 1m30s.

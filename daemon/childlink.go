@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"reflect"
 	"sync"
 	"time"
 
@@ -131,7 +132,7 @@ func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*sock
 	var fds []int
 	for _, l := range p.HTTP.Listeners {
 		had, ok := c.doors[l.Address]
-		passed := !ok || had != l
+		passed := !ok || !reflect.DeepEqual(had, l)
 		if passed {
 			fds = append(fds, socks[l.Address].fd)
 		}

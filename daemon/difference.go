@@ -126,7 +126,7 @@ var spelled = map[string]string{
 func settings(c *config.Config) (out []item) {
 	rest := *c
 	rest.Rules, rest.Allow, rest.Block, rest.Lists, rest.AllowLists, rest.BlockLists = nil, nil, nil, nil, nil, nil
-	rest.Network.Interfaces, rest.HTTP.Keys, rest.HTTP.Users.Keys = nil, nil, nil
+	rest.Network.Interfaces, rest.HTTP.Keys, rest.HTTP.Users.Keys, rest.HTTP.Certificates = nil, nil, nil, nil
 	if b := &rest.HTTP.Answers.Body; b.Text != "" {
 		b.Text = fmt.Sprintf("%d bytes, fingerprint %.12x", len(b.Text), sha256.Sum256([]byte(b.Text)))
 	}
@@ -136,6 +136,10 @@ func settings(c *config.Config) (out []item) {
 	}
 	if n := len(c.HTTP.Users.Keys); n > 0 {
 		out = append(out, item{"keys in " + c.HTTP.Users.KeyFile + c.HTTP.Users.JWKSFile, fmt.Sprintf("%d keys, fingerprint %s", n, tokenPrint(c.HTTP.Users.Keys))})
+	}
+	for _, pair := range c.HTTP.Certificates {
+		sum := sha256.Sum256(pair.Cert)
+		out = append(out, item{"certificate in " + pair.CertFile, fmt.Sprintf("ends %s, fingerprint %s", pair.Ends.Format(time.DateOnly), short(hex.EncodeToString(sum[:])))})
 	}
 	return out
 }

@@ -303,8 +303,11 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := HTTPStatus{On: httpOn(h.want), Restarts: h.restarts, Fresh: fresh, Listeners: []Listener{}}
+	ends := endsByListener(h.want.HTTP)
 	for _, l := range h.want.HTTP.Listeners {
-		st.Listeners = append(st.Listeners, wireListener(l))
+		w := wireListener(l)
+		w.CertificateEnds = ends[l.Address].UTC()
+		st.Listeners = append(st.Listeners, w)
 	}
 	if h.lastErr != nil {
 		st.Error = h.lastErr.Error()

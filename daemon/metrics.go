@@ -59,6 +59,7 @@ var described = []struct {
 	{"headgate_lists_failing", "Lists whose last try to be read failed: what they held before is in force.", nil},
 	{"headgate_http_up", "Whether the HTTP gate's process is up.", nil},
 	{"headgate_http_restarts_total", "Times that the HTTP gate's process died.", nil},
+	{"headgate_http_certificate_end_timestamp_seconds", "When the first certificate of a listener with TLS ends.", []string{"listener"}},
 	{"headgate_http_reset_connections_total", "Connections reset because their client held 256 already.", nil},
 }
 
@@ -97,6 +98,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge("headgate_http_up", oneIf(st.HTTP.Up))
 	count("headgate_http_restarts_total", st.HTTP.Restarts)
 	count("headgate_http_reset_connections_total", st.HTTP.Resets)
+	for _, l := range st.HTTP.Listeners {
+		if !l.CertificateEnds.IsZero() {
+			gauge("headgate_http_certificate_end_timestamp_seconds", float64(l.CertificateEnds.Unix()), l.Address)
+		}
+	}
 	aside := 0
 	for _, r := range st.Rules {
 		if r.Aside != "" {

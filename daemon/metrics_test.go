@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -21,7 +22,10 @@ func everything() Status {
 			Table:      &Table{Slots: 4096, Live: 3, EvictedLive: 1, Overflowed: 2, Contended: 4},
 			IPv4:       &Room{5, 100}, IPv6: &Room{6, 50},
 		},
-		HTTP: HTTPStatus{On: true, Up: true, Restarts: 2},
+		HTTP: HTTPStatus{
+			On: true, Up: true, Restarts: 2,
+			Listeners: []Listener{{Address: ":80"}, {Address: ":443", CertificateEnds: time.Unix(1800000000, 0)}},
+		},
 		Rules: []Rule{
 			{Name: "syn", Packets: &Verdicts{1, 2, 3}, Bytes: &Verdicts{60, 120, 180}},
 			{Name: "login", Requests: &Verdicts{4, 5, 6}},
@@ -47,7 +51,7 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	if len(families) != len(described) {
 		t.Errorf("%d metrics have values, %d are described", len(families), len(described))
 	}
-	labels := map[string]bool{"rule": true, "verdict": true, "reason": true, "interface": true}
+	labels := map[string]bool{"rule": true, "verdict": true, "reason": true, "interface": true, "listener": true}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
@@ -77,13 +81,17 @@ headgate_packets_total{reason="default",verdict="pass"} 9
 # HELP headgate_config_hash First 48 bits of the hash of the config in force.
 # TYPE headgate_config_hash gauge
 headgate_config_hash 1.88751807064e+14
+# HELP headgate_http_certificate_end_timestamp_seconds When the first certificate of a listener with TLS ends.
+# TYPE headgate_http_certificate_end_timestamp_seconds gauge
+headgate_http_certificate_end_timestamp_seconds{listener=":443"} 1.8e+09
 # HELP headgate_rules_aside Rules from the command line that are not in force.
 # TYPE headgate_rules_aside gauge
 headgate_rules_aside 1
 `
 	want = strings.Replace(want, "1.88751807064e+14", fmt.Sprint(float64(0xabababababab)), 1)
 	err := testutil.CollectAndCompare(newCollector(everything), strings.NewReader(want),
-		"headgate_rule_requests_total", "headgate_interface_attached", "headgate_packets_total", "headgate_config_hash", "headgate_rules_aside")
+		"headgate_rule_requests_total", "headgate_interface_attached", "headgate_packets_total", "headgate_config_hash",
+		"headgate_http_certificate_end_timestamp_seconds", "headgate_rules_aside")
 	if err != nil {
 		t.Error(err)
 	}

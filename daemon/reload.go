@@ -45,29 +45,32 @@ func parseConfig(path string, data []byte) (loaded, error) {
 	if err != nil {
 		return loaded{}, &ConfigError{err}
 	}
-	keys, err := json.Marshal(struct{ Keys, Tokens any }{cfg.HTTP.Keys, cfg.HTTP.Users.Keys})
+	beside, err := json.Marshal([]any{cfg.HTTP.Keys, cfg.HTTP.Users.Keys, cfg.HTTP.Certificates})
 	if err != nil {
 		return loaded{}, &ConfigError{fmt.Errorf("hash keys: %w", err)}
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%d\n", len(data))
 	sum.Write(data)
-	sum.Write(keys)
+	sum.Write(beside)
 	sum.Write([]byte(cfg.HTTP.Answers.Body.Text))
 	return loaded{cfg: cfg, text: data, hash: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // files returns what the config at path is made of.
 func files(path string, cfg *config.Config) []string {
+	named := []string{cfg.HTTP.KeyFile, cfg.HTTP.Users.KeyFile, cfg.HTTP.Users.JWKSFile, cfg.HTTP.Answers.Body.File}
+	for _, c := range cfg.HTTP.Certificates {
+		named = append(named, c.CertFile, c.KeyFile)
+	}
 	out := []string{path}
-	for _, f := range []string{cfg.HTTP.KeyFile, cfg.HTTP.Users.KeyFile, cfg.HTTP.Users.JWKSFile, cfg.HTTP.Answers.Body.File} {
-		if f == "" {
-			continue
-		}
-		if !filepath.IsAbs(f) {
+	for _, f := range named {
+		if f != "" && !filepath.IsAbs(f) {
 			f = filepath.Join(filepath.Dir(path), f)
 		}
-		out = append(out, f)
+		if f != "" {
+			out = append(out, f)
+		}
 	}
 	return out
 }

@@ -32,6 +32,7 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 	if st.Network.PinsEnd = pinsEnd(d.policy.cfg); st.Network.PinsEnd != "" {
 		st.Network.Warnings = append(st.Network.Warnings, st.Network.PinsEnd)
 	}
+	st.HTTP.Certificates = certificateStatus(d.policy.cfg.HTTP.Certificates, d.now())
 	st.Lists = d.listStatus()
 	st.Trial = d.trialStatus()
 	st.Faults = faults(network, err, http)
@@ -96,6 +97,7 @@ func (d *daemon) troubles() (out []string) {
 	if err := d.history.failing(); err != nil {
 		out = append(out, fmt.Sprintf("history is not written: %v (make room in %s)", err, d.policy.cfg.State.Dir))
 	}
+	out = append(out, certificateWarnings(d.policy.cfg.HTTP.Certificates, d.now())...)
 	if d.stateErr != nil {
 		out = append(out, d.stateErr.Error())
 	}

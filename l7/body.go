@@ -93,6 +93,15 @@ func (b *body) fellSilent() bool {
 	}
 	b.reading.Lock()
 	defer b.reading.Unlock()
+	return b.isStalled()
+}
+
+// isStalled is fellSilent of reads that have returned. On HTTP/2 a body whose
+// sender is silent leaves the request's context as it is.
+func (b *body) isStalled() bool {
+	if b == nil {
+		return false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.stalled

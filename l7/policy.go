@@ -43,6 +43,8 @@ type policy struct {
 	clientBits int
 	byHost     bool // a rule looks at the host
 	preflight  rule
+
+	certificates certificates
 }
 
 // rule is a config.Rule made ready.
@@ -91,11 +93,15 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 		}
 		c.exempt = append(c.exempt, exemption{path: path, from: table(e.From)})
 	}
+	certs, err := newCertificates(p.HTTP.Certificates)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	c.certificates = certs
 	errs = append(errs, c.compileRules(p.Rules, store)...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	var err error
 	if c.index, err = newIndex(c.rules); err != nil {
 		return nil, err
 	}

@@ -30,12 +30,17 @@ const warnEvery = time.Minute
 
 func newProxy(g *Gate, upstream string) (*proxy, error) {
 	u, err := url.Parse(upstream)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("upstream %q: give a URL such as http://127.0.0.1:9000, without a path", upstream)
+	}
+	h2c := u.Scheme == "h2c"
+	if h2c {
+		u.Scheme = "http"
 	}
 	p := &proxy{gate: g, upstream: u}
 	p.relay = httputil.ReverseProxy{
-		Transport:      newTransport(),
+		Transport:      newTransport(h2c),
+		FlushInterval:  -1, // what an upstream sends is not held back
 		BufferPool:     new(buffers),
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.seen,
@@ -47,7 +52,11 @@ func newProxy(g *Gate, upstream string) (*proxy, error) {
 
 // newTransport returns the way to an upstream: no proxy from the environment,
 // no decompression, and no limit on how long a body or stream takes.
-func newTransport() *http.Transport {
+func newTransport(h2c bool) *http.Transport {
+	speaks := new(http.Protocols)
+	speaks.SetHTTP1(!h2c)
+	speaks.SetHTTP2(!h2c) // by ALPN
+	speaks.SetUnencryptedHTTP2(h2c)
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
 		DialContext:           dialer.DialContext,
@@ -58,6 +67,8 @@ func newTransport() *http.Transport {
 		// meets one that is just being closed and cannot be sent again.
 		IdleConnTimeout:    4 * time.Second,
 		DisableCompression: true,
+		Protocols:          speaks,
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 }
 
@@ -226,13 +237,14 @@ func (p *proxy) seen(r *http.Response) error {
 
 // failed answers for an upstream that did not.
 func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		if r.Context().Value(visitKey{}).(*visit).body.fellSilent() {
-			w.Header().Set("Connection", "close")
-			answer(w, problem{Status: http.StatusRequestTimeout, Detail: "the request's body stopped coming"})
-			return
-		}
-		panic(http.ErrAbortHandler) // the client is gone
+	gone := r.Context().Err() != nil
+	switch body := r.Context().Value(visitKey{}).(*visit).body; {
+	case gone && body.fellSilent(), !gone && body.isStalled():
+		w.Header().Set("Connection", "close")
+		answer(w, problem{Status: http.StatusRequestTimeout, Detail: "the request's body stopped coming"})
+		return
+	case gone:
+		panic(http.ErrAbortHandler) // the client is
 	}
 	now := p.gate.now() | 1 // 0: never warned
 	if last := p.warned.Load(); (last == 0 || now-last >= limit.FromDuration(warnEvery)) && p.warned.CompareAndSwap(last, now) {

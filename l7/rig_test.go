@@ -75,7 +75,28 @@ func newTunedRig(t testing.TB, p Policy, address string, upstream http.Handler, 
 	return r
 }
 
+// newListenerRig is newRigOn with a listener of a certain kind.
+func newListenerRig(t testing.TB, p Policy, l config.Listener, upstream http.Handler) *rig {
+	t.Helper()
+	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1)}
+	if upstream == nil {
+		upstream = http.HandlerFunc(r.record)
+	}
+	if l.Upstream == "" {
+		up := httptest.NewServer(upstream)
+		t.Cleanup(up.Close)
+		l.Upstream = up.URL
+	}
+	r.startAs(p, "127.0.0.1:0", l)
+	return r
+}
+
 func (r *rig) start(p Policy, address, upstream string) {
+	r.t.Helper()
+	r.startAs(p, address, config.Listener{Door: "proxy", Upstream: upstream})
+}
+
+func (r *rig) startAs(p Policy, address string, l config.Listener) {
 	r.t.Helper()
 	r.gate = New(slog.New(slog.NewTextHandler(r.logs, nil)))
 	r.gate.Clock = func() time.Duration { return time.Duration(r.clock.Load()) }
@@ -88,7 +109,7 @@ func (r *rig) start(p Policy, address, upstream string) {
 		r.t.Skipf("listen on %s: %v", address, err)
 	}
 	r.addr = ln.Addr().String()
-	go func() { r.served <- r.gate.Serve(ln, config.Listener{Door: "proxy", Upstream: upstream}) }()
+	go func() { r.served <- r.gate.Serve(ln, l) }()
 	r.t.Cleanup(func() {
 		r.gate.Shutdown(context.Background())
 		if err := <-r.served; err != nil {

@@ -24,6 +24,10 @@ const (
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
 	sweepEvery    = time.Minute
+	maxStreams    = 128              // of one HTTP/2 connection at a time
+	pingAfter     = 30 * time.Second // without a frame, on HTTP/2
+	pingTimeout   = 15 * time.Second
+	deafTime      = time.Minute // a client that takes nothing of what it is sent, on HTTP/2
 )
 
 // Gate is the HTTP gate. Its methods may be called at the same time.
@@ -103,7 +107,7 @@ func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
 		ln.Close()
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
-	if err = srv.Serve(&boundedListener{ln, g}); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+	if err = listenAndAnswer(srv, &boundedListener{ln, g}); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
 	srv.SetKeepAlivesEnabled(false)
@@ -120,6 +124,24 @@ func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
 	return nil
 }
 
+// protocols are HTTP/1.1 and HTTP/2, the latter also in the clear for a client
+// that starts with it (RFC 9113, 3.3).
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// listenAndAnswer serves ln encrypted where srv has TLS.
+func listenAndAnswer(srv *http.Server, ln net.Listener) error {
+	if srv.TLSConfig != nil {
+		return srv.ServeTLS(ln, "", "")
+	}
+	return srv.Serve(ln)
+}
+
 // open makes the server of a front door.
 func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, error) {
 	if g.policy.Load() == nil {
@@ -132,11 +154,21 @@ func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, erro
 	if err != nil {
 		return nil, nil, err
 	}
+	secured, err := g.tlsConfig(l.TLS)
+	if err != nil {
+		return nil, nil, err
+	}
 	srv := &http.Server{
-		Handler:                      door,
-		ReadHeaderTimeout:            headerTimeout,
-		IdleTimeout:                  idleTimeout,
-		MaxHeaderBytes:               maxHeader,
+		Handler:           door,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		TLSConfig:         secured,
+		Protocols:         protocols(),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: deafTime,
+			MaxReadFrameSize: 64 << 10, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
+		},
 		ConnState:                    fresh.follow,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is held to the rules too
 		ErrorLog:                     log.New(io.Discard, "", 0),

@@ -134,13 +134,20 @@ func modeInWords(mode string) string {
 	return mode
 }
 
+func tlsInWords(l daemon.Listener) string {
+	if l.CertificateEnds.IsZero() {
+		return ""
+	}
+	return " (TLS, certificate until " + l.CertificateEnds.Format(time.DateOnly) + ")"
+}
+
 func httpLine(h daemon.HTTPStatus) string {
 	if !h.On {
 		return "off (no listeners)"
 	}
 	var parts []string
 	for _, l := range h.Listeners {
-		parts = append(parts, l.Address+" to "+l.Upstream)
+		parts = append(parts, l.Address+" to "+l.Upstream+tlsInWords(l))
 	}
 	if h.Up {
 		parts = append(parts, fmt.Sprintf("pid %d as %s", h.PID, h.User))
