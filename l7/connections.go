@@ -2,7 +2,6 @@ package l7
 
 import (
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 )
@@ -50,7 +49,8 @@ func (c *connections) release(client [17]byte) {
 // limits: neither is bounded.
 type boundedListener struct {
 	net.Listener
-	gate *Gate
+	gate    *Gate
+	proxied bool // connections begin with the PROXY protocol: see proxiedConn
 }
 
 // Accept returns the next connection that may stay. One beyond the bound is
@@ -65,7 +65,15 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if !ok {
 			return conn, nil
 		}
-		client, bounded := l.gate.bounds(tcp)
+		if l.proxied {
+			if conn, ok := l.gate.proxied(tcp); ok {
+				return conn, nil
+			}
+			tcp.SetLinger(0)
+			tcp.Close()
+			continue
+		}
+		client, bounded := l.gate.bounds(tcp.RemoteAddr())
 		if !bounded {
 			return conn, nil
 		}
@@ -77,13 +85,10 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// bounds returns the client whose connection conn is, and whether it is bounded.
-func (g *Gate) bounds(conn *net.TCPConn) (client [17]byte, bounded bool) {
-	p := g.policy.Load()
-	var peer netip.Addr
-	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		peer = canonical(a.AddrPort().Addr())
-	}
+// bounds returns the client that a connection of remote belongs to, and whether
+// it is bounded.
+func (g *Gate) bounds(remote net.Addr) (client [17]byte, bounded bool) {
+	p, peer := g.policy.Load(), peerAddr(remote)
 	if !peer.IsValid() || contains(p.proxies, peer) || contains(p.allow, peer) {
 		return client, false
 	}

@@ -62,7 +62,15 @@ func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *aske
 	if p.exempts(a.client, d.paths) {
 		return free
 	}
-	d.collect(p, store, r, a, now)
+	if !d.collect(p, store, r, a, now) {
+		if len(d.charges) > 0 && store.Refuses(now, d.charges) {
+			d.count(false)
+			return refused
+		}
+		p.learnUser(a)
+		d.rules, d.charges = d.rules[:0], d.charges[:0]
+		d.collect(p, store, r, a, now)
+	}
 	if len(d.charges) == 0 {
 		return pass
 	}
@@ -74,22 +82,30 @@ func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *aske
 	return pass
 }
 
-// collect finds the rules that match r and the buckets to charge.
-func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *asker, now limit.Ticks) {
+// collect finds the rules that match r and the buckets to charge. It reports
+// false if it left out rules that ask for the user, because a signature would
+// have to be checked: those that go by the address alone may refuse before.
+func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *asker, now limit.Ticks) (all bool) {
 	if isPreflight(r) {
 		d.add(&p.preflight, store, a, now)
-		return
+		return true
 	}
 	var host string
 	if p.byHost {
 		host = hostOf(r.Host)
 	}
 	d.found = p.index.find(r.Method, host, d.paths, d.found[:0])
+	all = true
 	for _, i := range d.found {
-		if rule := &p.rules[i]; rule.match.fits(p, r, a) {
+		rule := &p.rules[i]
+		switch {
+		case rule.asks && !p.recallUser(a):
+			all = false
+		case rule.match.fits(p, r, a):
 			d.add(rule, store, a, now)
 		}
 	}
+	return all
 }
 
 // Kinds of bucket under one rule.
@@ -102,7 +118,7 @@ const (
 func (d *decision) add(r *rule, store *limit.Store, a *asker, now limit.Ticks) {
 	c := limit.Charge{Limit: &r.limit, Account: r.account, Watch: r.watch}
 	kind, per := byte(bucketOwn), r.per
-	if r.keyed && !d.holdsKey(r, store, a, now) {
+	if !d.identified(r, store, a, now) {
 		kind, per, c.Limit = bucketLost, r.lost, &r.spare
 	}
 	d.text = append(r.id.Append(d.text[:0]), kind)
@@ -112,11 +128,28 @@ func (d *decision) add(r *rule, store *limit.Store, a *asker, now limit.Ticks) {
 			d.text = limit.AppendPart(d.text, 'c', a.bucket[:])
 		case config.PerKey:
 			d.text = a.appendKey(d.text)
+		case config.PerUser:
+			d.text = limit.AppendPart(d.text, 'u', []byte(a.user))
+		case config.PerTenant:
+			d.text = limit.AppendPart(d.text, 't', []byte(a.tenant))
 		}
 	}
 	c.Key = r.account.Key(d.text)
 	d.rules = append(d.rules, r)
 	d.charges = append(d.charges, c)
+}
+
+// identified reports whether a has all identities that r counts by.
+func (d *decision) identified(r *rule, store *limit.Store, a *asker, now limit.Ticks) bool {
+	for _, part := range r.per {
+		switch {
+		case part == config.PerUser && a.user == "",
+			part == config.PerTenant && a.tenant == "",
+			part == config.PerKey && !d.holdsKey(r, store, a, now):
+			return false
+		}
+	}
+	return true
 }
 
 // holdsKey reports whether a's API key has a bucket of its own under r. A

@@ -298,10 +298,10 @@ func decideOnce(p *policy, store *limit.Store, r *http.Request, now limit.Ticks)
 
 func TestDecisionAllocatesNothing(t *testing.T) {
 	p, store := benchPolicy(t, 8)
-	p.keyHeader = "X-Api-Key"
+	p.places.header = "X-Api-Key"
 	r := benchRequest()
-	for _, keyed := range []bool{false, true} {
-		p.rules[0].keyed = keyed
+	for _, per := range []config.Per{config.PerClient, config.PerKey} {
+		p.rules[0].per = []config.Per{per}
 		decideOnce(p, store, r, 0)
 		n := testing.AllocsPerRun(1000, func() {
 			if decideOnce(p, store, r, 0) != pass {

@@ -1,7 +1,6 @@
 package l7
 
 import (
-	"crypto/sha256"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -9,9 +8,6 @@ import (
 
 	"github.com/headgate/headgate/limit"
 )
-
-// longestKey is the longest API key that is looked at, in bytes.
-const longestKey = 512
 
 // identity says what a request's API key is worth.
 type identity byte
@@ -33,6 +29,7 @@ type asker struct {
 	key      [32]byte // hash of the API key: of it alone, as it is kept nowhere else
 	holder            // of a verified key
 
+	token   string // may name a user, and was not verified yet
 	user    string // verified; policy.learnUser fills it in
 	learned bool   // user is final, if empty: nobody
 }
@@ -40,77 +37,61 @@ type asker struct {
 // holder is what the key file says of a key. All but owner may be empty.
 type holder struct{ owner, tenant, plan string }
 
-// identify finds out who sent r. X-Forwarded-For counts only when the peer is
-// a declared proxy, and then from right to left up to the first hop that is
-// none. A hop that is no address ends the walk at the proxy that named it. It
-// fills in a.
+// identify finds out who sent r, and fills in a. What names a client counts only
+// where the peer is a declared proxy. The user is left to learnUser.
 func (p *policy) identify(r *http.Request, a *asker) {
 	*a = asker{peer: peerOf(r.RemoteAddr)}
 	a.declared = contains(p.proxies, a.peer)
 	a.client = a.peer
-	if a.declared {
-		a.client = p.walk(a.peer, r.Header["X-Forwarded-For"])
-	} else {
+	switch {
+	case !a.declared:
 		a.forged = claimsAddress(r.Header)
+	case p.forwarded:
+		a.client = p.walk(a.peer, r.Header["Forwarded"])
+	default:
+		a.client = p.walk(a.peer, r.Header["X-Forwarded-For"])
 	}
 	a.bucket = clientOf(a.client, p.clientBits)
-	if p.keyHeader != "" {
-		p.identifyKey(a, r.Header[p.keyHeader])
+	p.identifyUser(a, r.Header)
+	if p.places.any() {
+		bearer := ""
+		if p.places.bearer && a.token == "" {
+			bearer = bearerOf(r.Header)
+		}
+		p.identifyKey(a, r, bearer)
 	}
 }
 
-// walk returns the first hop from the right that is no declared proxy, of all
-// field lines as if they were one list (RFC 9110, 5.3). Where every hop is
-// declared, it is the leftmost.
-func (p *policy) walk(peer netip.Addr, lines []string) netip.Addr {
-	last := peer
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest, more := lines[i], true; more; {
-			var hop string
-			if at := strings.LastIndexByte(rest, ','); at >= 0 {
-				rest, hop = rest[:at], rest[at+1:]
-			} else {
-				hop, more = rest, false
-			}
-			if hop = textproto.TrimString(hop); hop == "" {
-				continue // RFC 9110, 5.6.1: empty elements are ignored
-			}
-			addr, ok := parseHop(hop)
-			if !ok {
-				return last
-			}
-			if last = addr; !contains(p.proxies, addr) {
-				return last
-			}
+// identifyUser takes the user that a declared proxy names, or the token that may
+// name one.
+func (p *policy) identifyUser(a *asker, h http.Header) {
+	switch {
+	case p.userHeader != "" && a.declared:
+		a.user = userOf(h[p.userHeader])
+	case p.tokens != nil:
+		if t := bearerOf(h); looksLikeToken(t) {
+			a.token = t
+			return
 		}
 	}
-	return last
-}
-
-// identifyKey judges an API key. One that is empty or spaces, longer than 512
-// bytes or given more than once counts as none; with a key file so does one
-// that the file does not hold.
-func (p *policy) identifyKey(a *asker, values []string) {
-	if len(values) != 1 || len(values[0]) > longestKey {
-		return
-	}
-	key := strings.TrimSpace(values[0])
-	if key == "" {
-		return
-	}
-	var text [longestKey]byte // on the stack
-	sum := sha256.Sum256(text[:copy(text[:], key)])
-	if !p.keyFile {
-		a.identity, a.key = claimed, sum
-	} else if h, ok := p.keys[sum]; ok {
-		a.identity, a.key, a.holder = verified, sum, h
-	}
+	a.learned = true
 }
 
 // learnUser finds out which user a is, at the first call; it may check a
 // signature, so what can be decided without the user is decided before.
 func (p *policy) learnUser(a *asker) {
-	a.learned = true
+	if !p.recallUser(a) {
+		a.user, a.learned = p.tokens.verify(a.token), true
+	}
+}
+
+// recallUser is learnUser without the signature: it reports false if one has to
+// be checked.
+func (p *policy) recallUser(a *asker) bool {
+	if !a.learned {
+		a.user, a.learned = p.tokens.recall(a.token)
+	}
+	return a.learned
 }
 
 // appendKey appends the API key as a part of a bucket key. A claimed one
@@ -128,13 +109,15 @@ func claimsAddress(h http.Header) bool {
 }
 
 // stripIdentity removes from h what only a declared proxy may say, and from
-// everyone its underscore spellings, which CGI and its heirs take for the
-// same header.
-func stripIdentity(h http.Header, declared bool) {
+// everyone its underscore spellings, which CGI and its heirs take for the same
+// header, and the forwarding header that is not the one to go by: nobody
+// vouches for what it says.
+func (p *policy) stripIdentity(h http.Header, declared bool) {
 	for name := range h {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
-		names := strings.HasPrefix(plain, "X-Forwarded-") || plain == "Forwarded" || plain == "X-Real-Ip"
-		if names && (!declared || plain != name) {
+		names := strings.HasPrefix(plain, "X-Forwarded-") || plain == "Forwarded" || plain == "X-Real-Ip" || plain == p.userHeader
+		other := plain == "Forwarded" && !p.forwarded || plain == "X-Forwarded-For" && p.forwarded
+		if names && (!declared || plain != name || other) {
 			delete(h, name)
 		}
 	}

@@ -40,6 +40,11 @@ func (m *matcher) fitsClaim(p *policy, a *asker) bool {
 	return user && a.user != "" || none && a.user == "" && a.identity == anonymous
 }
 
+// asksUser reports whether the match may depend on who the user is.
+func (m *matcher) asksUser() bool {
+	return slices.Contains(m.claims, config.IdentityUser) || slices.Contains(m.claims, config.IdentityNone)
+}
+
 // matchHeader reports whether one of a header's lines has one of the values,
 // or begins with one that ends in *. Case counts for nothing, since many
 // servers read media types and the like so: a rule that matches too much

@@ -1,7 +1,6 @@
 package l7
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,9 +36,12 @@ type policy struct {
 	allow      *bart.Lite
 	block      *bart.Lite
 	exempt     []exemption
-	keyHeader  string
+	forwarded  bool // Forwarded names the client, not X-Forwarded-For
+	places     keyPlaces
 	keyFile    bool
-	keys       map[[sha256.Size]byte]holder
+	keys       *keyring
+	userHeader string  // that a declared proxy sets; empty: none
+	tokens     *tokens // nil: users have none
 	clientBits int
 	byHost     bool // a rule looks at the host
 	preflight  rule
@@ -53,9 +55,9 @@ type rule struct {
 	id     limit.Key // of name, per, algorithm and unit: it finds the buckets again
 	match  matcher
 	per    []config.Per // sorted
-	keyed  bool         // per has config.PerKey
+	asks   bool         // the user decides which bucket it is, or whether the rule matches
 	limit  limit.Limit
-	lost   []config.Per // of requests without a key that counts
+	lost   []config.Per // of requests that lack an identity of per
 	spare  limit.Limit  // figures of those
 	watch  bool
 	counts *counts // nil: not reported
@@ -73,13 +75,16 @@ type exemption struct {
 func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (*policy, error) {
 	c := &policy{
 		proxies: table(p.HTTP.Proxies), allow: table(p.Allow), block: table(p.Block),
-		keyHeader: http.CanonicalHeaderKey(p.HTTP.KeyHeader), keyFile: p.HTTP.KeyFile != "",
-		keys: map[[sha256.Size]byte]holder{}, clientBits: p.HTTP.ClientBits,
-	}
-	for _, k := range p.HTTP.Keys {
-		c.keys[k.SHA256] = holder{k.Owner, k.Tenant, k.Plan}
+		forwarded: p.HTTP.ClientFrom == config.FromForwarded,
+		places:    keyPlaces{http.CanonicalHeaderKey(p.HTTP.KeyHeader), p.HTTP.KeyBearer, p.HTTP.KeyQuery},
+		keyFile:   p.HTTP.KeyFile != "", keys: newKeyring(p.HTTP.Keys),
+		userHeader: http.CanonicalHeaderKey(p.HTTP.Users.Header), clientBits: p.HTTP.ClientBits,
 	}
 	var errs []error
+	var err error
+	if c.tokens, err = newTokens(p.HTTP.Users); err != nil {
+		errs = append(errs, err)
+	}
 	switch {
 	case c.clientBits == 0:
 		c.clientBits = defaultClientBits
@@ -134,8 +139,8 @@ func (c *policy) compileRules(rules []config.Rule, store *limit.Store) (errs []e
 		}
 		seen[r.Name] = true
 		ready, err := newRule(r, store)
-		if err == nil && ready.keyed && c.keyHeader == "" {
-			err = errors.New("per key needs a header that holds it: set http.identities.key.header")
+		if err == nil {
+			err = c.knows(ready.per)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("rule %s: %w", r.Name, err))
@@ -145,6 +150,26 @@ func (c *policy) compileRules(rules []config.Rule, store *limit.Store) (errs []e
 		c.byHost = c.byHost || len(ready.match.hosts) > 0
 	}
 	return errs
+}
+
+// knows says which identity of per no request can have.
+func (c *policy) knows(per []config.Per) error {
+	for _, p := range per {
+		switch {
+		case p == config.PerKey && !c.places.any():
+			return errors.New("per key needs a header that holds it: set http.identities.key.header")
+		case p == config.PerTenant && !c.keyFile:
+			return errors.New("per tenant needs a key file, which says whose tenant a key is: set http.identities.key.file")
+		case p == config.PerUser && c.userHeader == "" && c.tokens == nil:
+			return errors.New("per user needs to know who that is: set http.identities.user")
+		}
+	}
+	return nil
+}
+
+// isIdentity reports whether p is something that a request may lack.
+func isIdentity(p config.Per) bool {
+	return p == config.PerUser || p == config.PerKey || p == config.PerTenant
 }
 
 func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
@@ -161,14 +186,14 @@ func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
 	if ready.limit, err = newLimit(r.Algorithm, r.Rate, r.Burst); err != nil {
 		return rule{}, err
 	}
-	ready.keyed = slices.Contains(ready.per, config.PerKey)
+	ready.asks = slices.Contains(ready.per, config.PerUser) || ready.match.asksUser()
 	ready.lost, ready.spare = []config.Per{config.PerClient}, ready.limit
 	if a := r.Anonymous; a != nil {
 		if ready.lost, err = newPer(a.Per); err == nil {
 			ready.spare, err = newLimit(r.Algorithm, a.Rate, a.Burst)
 		}
-		if err == nil && slices.Contains(ready.lost, config.PerKey) {
-			err = errors.New("who has no key is not counted by it: use per: client")
+		if err == nil && slices.ContainsFunc(ready.lost, isIdentity) {
+			err = errors.New("who lacks an identity is not counted by one: use per: client")
 		}
 		if err != nil {
 			return rule{}, fmt.Errorf("anonymous: %w", err)
@@ -191,11 +216,11 @@ func (r *rule) identify(store *limit.Store, a config.Algorithm) limit.Key {
 
 func newPer(per []config.Per) ([]config.Per, error) {
 	if len(per) == 0 {
-		return nil, errors.New("per is missing: use client, key or total")
+		return nil, errors.New("per is missing: use client, user, key, tenant or total")
 	}
 	for _, p := range per {
-		if p != config.PerClient && p != config.PerKey && p != config.PerTotal {
-			return nil, fmt.Errorf("per %s is not known to the HTTP gate: use client, key or total", p)
+		if p != config.PerClient && p != config.PerTotal && !isIdentity(p) {
+			return nil, fmt.Errorf("per %s is not known to the HTTP gate: use client, user, key, tenant or total", p)
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(per))), nil

@@ -190,7 +190,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Header.Del("Connection")
 		out.Header.Del("Http2-Settings")
 	}
-	v.asker.forward(pr.In, out.Header)
+	v.gate.policy.Load().forward(&v.asker, pr.In, out.Header)
 }
 
 // carriesHTTP reports whether what a client wants to switch to would carry more
@@ -206,8 +206,8 @@ func carriesHTTP(upgrade string) bool {
 
 // forward tells the upstream who asks, and for what. What a declared proxy said
 // is passed on.
-func (a *asker) forward(in *http.Request, out http.Header) {
-	stripIdentity(out, a.declared)
+func (p *policy) forward(a *asker, in *http.Request, out http.Header) {
+	p.stripIdentity(out, a.declared)
 	scheme := "http"
 	if in.TLS != nil {
 		scheme = "https"
@@ -216,16 +216,26 @@ func (a *asker) forward(in *http.Request, out http.Header) {
 	out.Set("X-Forwarded-Proto", scheme)
 	chain := a.peer.String()
 	if a.declared {
-		if prior := in.Header["X-Forwarded-For"]; len(prior) > 0 {
-			chain = strings.Join(prior, ", ") + ", " + chain
-		}
-		for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
 			if values, ok := in.Header[name]; ok {
 				out[name] = values
 			}
 		}
+		if prior := in.Header["X-Forwarded-For"]; len(prior) > 0 && !p.forwarded {
+			chain = strings.Join(prior, ", ") + ", " + chain
+		} else if a.client != a.peer {
+			chain = a.client.String() + ", " + chain
+		}
 	}
 	out.Set("X-Forwarded-For", chain)
+	if !p.forwarded {
+		return
+	}
+	own := string(append(appendNode([]byte("for="), a.peer), ";proto="...)) + scheme
+	if prior := in.Header["Forwarded"]; a.declared && len(prior) > 0 {
+		own = strings.Join(prior, ", ") + ", " + own
+	}
+	out.Set("Forwarded", own)
 }
 
 func (p *proxy) seen(r *http.Response) error {

@@ -36,14 +36,20 @@ type Gate struct {
 	// may be replaced before the first call of SetPolicy.
 	Clock func() time.Duration
 
+	// Wall returns the time of day, which tokens expire by. It may be replaced
+	// before the first call of SetPolicy.
+	Wall func() time.Time
+
 	log      *slog.Logger
 	store    *limit.Store
 	policy   atomic.Pointer[policy]
 	warned   atomic.Bool // of forged forwarding headers, under this list of proxies
+	strange  atomic.Bool // as warned: of connections that had to begin with the PROXY protocol
 	statuses [600]atomic.Uint64
 
 	connections *connections
 	bodyIdle    time.Duration
+	proxyTime   time.Duration // for a header of the PROXY protocol
 
 	mu      sync.Mutex
 	proxies []netip.Prefix     // of the policy in force
@@ -59,8 +65,9 @@ func New(log *slog.Logger) *Gate {
 	begin := time.Now()
 	return &Gate{
 		Clock:       func() time.Duration { return time.Since(begin) },
+		Wall:        time.Now,
 		log:         log,
-		connections: newConnections(), bodyIdle: bodyIdle,
+		connections: newConnections(), bodyIdle: bodyIdle, proxyTime: headerTimeout,
 		store:   limit.NewStore(limit.DefaultMemory),
 		servers: map[*http.Server]struct{}{},
 		stop:    make(chan struct{}),
@@ -90,6 +97,12 @@ func (g *Gate) SetPolicy(p Policy) error {
 	if !slices.Equal(g.proxies, p.HTTP.Proxies) {
 		g.proxies = slices.Clone(p.HTTP.Proxies)
 		g.warned.Store(false)
+		g.strange.Store(false)
+	}
+	if old := g.policy.Load(); old != nil && ready.tokens.same(old.tokens) {
+		ready.tokens = old.tokens
+	} else if ready.tokens != nil {
+		ready.tokens.now = g.Wall
 	}
 	g.counts = next
 	g.policy.Store(ready)
@@ -107,7 +120,7 @@ func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
 		ln.Close()
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
-	if err = listenAndAnswer(srv, &boundedListener{ln, g}); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+	if err = listenAndAnswer(srv, &boundedListener{ln, g, l.ProxyProtocol}); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
 	srv.SetKeepAlivesEnabled(false)
@@ -284,4 +297,14 @@ func (g *Gate) warnForged(peer netip.Addr) {
 	}
 	g.log.Warn("forwarding headers arrive from an undeclared peer and are ignored: "+
 		"if it is a proxy of yours, name it in http.proxies, or all its clients share one bucket", "peer", peer)
+}
+
+// warnStranger says once that someone who may not speaks, or should speak, the
+// PROXY protocol.
+func (g *Gate) warnStranger(peer netip.Addr) {
+	if g.strange.Load() || !g.strange.CompareAndSwap(false, true) {
+		return
+	}
+	g.log.Warn("a connection to a listener with proxy_protocol comes from an undeclared peer and is closed: "+
+		"if it is a proxy of yours, name it in http.proxies", "peer", peer)
 }

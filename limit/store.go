@@ -113,19 +113,26 @@ type Charge struct {
 // one refuses, none is charged but those that count what is refused. One that
 // watches is charged when it has room itself and nothing refuses. It allocates
 // nothing but room for keys.
-func (s *Store) Take(now Ticks, charges []Charge) bool {
+func (s *Store) Take(now Ticks, charges []Charge) bool { return s.decide(now, charges, true) }
+
+// Refuses reports whether Take would refuse, and does what Take then does; where
+// Take would not, it charges nothing. It is for some of a request's charges, when
+// it costs something to find the others.
+func (s *Store) Refuses(now Ticks, charges []Charge) bool { return !s.decide(now, charges, false) }
+
+func (s *Store) decide(now Ticks, charges []Charge, take bool) bool {
 	if len(charges) == 1 {
 		sh := s.shard(charges[0].Key)
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		return s.take(now, charges)
+		return s.take(now, charges, take)
 	}
 	var room [16]uint16
 	order := s.order(room[:0], charges)
 	for _, i := range order {
 		s.shards[i].mu.Lock()
 	}
-	ok := s.take(now, charges)
+	ok := s.take(now, charges, take)
 	for _, i := range order {
 		s.shards[i].mu.Unlock()
 	}
@@ -155,8 +162,9 @@ next:
 	return to
 }
 
-// take decides under the locks of all shards concerned.
-func (s *Store) take(now Ticks, charges []Charge) bool {
+// take decides under the locks of all shards concerned. What it admits it
+// charges only if it may.
+func (s *Store) take(now Ticks, charges []Charge, may bool) bool {
 	ok, shared := true, false
 	for i := range charges {
 		c := &charges[i]
@@ -172,7 +180,7 @@ func (s *Store) take(now Ticks, charges []Charge) bool {
 	}
 	for i := range charges {
 		c := &charges[i]
-		taken := ok && !c.Refused || c.Limit.always
+		taken := ok && may && !c.Refused || c.Limit.always && (may || !ok)
 		switch {
 		case c.Shared:
 		case !taken:

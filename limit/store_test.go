@@ -254,3 +254,26 @@ func BenchmarkTimeRate(b *testing.B) {
 		}
 	})
 }
+
+// Refuses does what a refusal does, and leaves what it would admit alone.
+func TestRefuses(t *testing.T) {
+	s := NewStore(1 << 20)
+	l, err := NewRate(2, time.Second, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := []Charge{{Key: s.Key([]byte("a")), Limit: &l}, {Key: s.Key([]byte("b")), Limit: &l, Watch: true}}
+	for range 5 {
+		if s.Refuses(0, c) {
+			t.Fatal("refuses what has room")
+		}
+	}
+	for range 2 {
+		if !s.Take(0, c) {
+			t.Fatal("Refuses has charged")
+		}
+	}
+	if !s.Refuses(0, c) || !c[0].Refused || c[0].Answer.Wait == 0 {
+		t.Errorf("admits what has no room: %+v", c[0])
+	}
+}

@@ -1,0 +1,128 @@
+package l7
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// proxyBuffer holds a header of PROXY protocol version 2 without extensions in
+// plenty, and the begin of a request.
+const proxyBuffer = 4 << 10
+
+// proxiedConn is a connection of a declared proxy that begins with a header of
+// the PROXY protocol, version 1 or 2. The header is read when the server first
+// asks for the peer's address or for data, in the connection's own goroutine, so
+// that one that is late keeps nobody waiting. Without a whole header in time the
+// connection is closed and ends before its first byte: nothing of it is ever
+// taken for a request, and nothing is answered.
+type proxiedConn struct {
+	*net.TCPConn
+	gate *Gate
+
+	open sync.Once
+	in   *bufio.Reader // nil: closed unread
+	peer net.Addr      // who the header says it is, else the socket's
+
+	mu      sync.Mutex
+	closed  bool
+	release func() // of the client's place; nil: it is not bounded
+}
+
+// proxied makes a proxiedConn of tcp, unless its peer is no declared proxy.
+func (g *Gate) proxied(tcp *net.TCPConn) (net.Conn, bool) {
+	peer := peerAddr(tcp.RemoteAddr())
+	if !contains(g.policy.Load().proxies, peer) {
+		g.warnStranger(peer)
+		return nil, false
+	}
+	return &proxiedConn{TCPConn: tcp, gate: g, peer: tcp.RemoteAddr()}, true
+}
+
+// begin reads the header, once.
+func (c *proxiedConn) begin() {
+	c.open.Do(func() {
+		in := bufio.NewReaderSize(c.TCPConn, proxyBuffer)
+		c.TCPConn.SetReadDeadline(time.Now().Add(c.gate.proxyTime))
+		h, err := proxyproto.Read(in)
+		if err != nil || !c.take(h) {
+			c.TCPConn.SetLinger(0)
+			c.Close()
+			return
+		}
+		c.TCPConn.SetReadDeadline(time.Time{})
+		c.in = in
+	})
+}
+
+// take puts the header's source in the peer's place and counts the connection
+// as its. LOCAL (a health check by the proxy itself) and what is no IP address
+// keep the socket's.
+func (c *proxiedConn) take(h *proxyproto.Header) bool {
+	source, _, ok := h.TCPAddrs()
+	if h.Command.IsLocal() || !ok {
+		return true
+	}
+	c.peer = source
+	client, bounded := c.gate.bounds(source)
+	if !bounded {
+		return true
+	}
+	if !c.gate.connections.take(client) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		c.gate.connections.release(client)
+		return false
+	}
+	c.release = func() { c.gate.connections.release(client) }
+	return true
+}
+
+// RemoteAddr returns the source that the proxy names. It waits for the header.
+func (c *proxiedConn) RemoteAddr() net.Addr {
+	c.begin()
+	return c.peer
+}
+
+func (c *proxiedConn) Read(b []byte) (int, error) {
+	c.begin()
+	switch {
+	case c.in == nil:
+		return 0, io.EOF
+	case c.in.Buffered() > 0:
+		return c.in.Read(b)
+	}
+	return c.TCPConn.Read(b)
+}
+
+// WriteTo keeps the header's reader in the way of what io.Copy would read.
+func (c *proxiedConn) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{c})
+}
+
+func (c *proxiedConn) Close() error {
+	c.mu.Lock()
+	release := c.release
+	c.closed, c.release = true, nil
+	c.mu.Unlock()
+	if release != nil {
+		release()
+	}
+	return c.TCPConn.Close()
+}
+
+// peerAddr is peerOf for a socket's address.
+func peerAddr(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return canonical(tcp.AddrPort().Addr())
+	}
+	return netip.Addr{}
+}
