@@ -202,16 +202,9 @@ type Rule struct {
 	// Network gate.
 	SourceBits4 uint8      // per source: the prefix that makes one key; 0 means 32
 	SourceBits6 uint8      // 0 means 64; 1 to 64, or 128
-	Overrides   []Override // the first whose From fits the source replaces the figures
+	Overrides   []Override // of both gates: the first that fits replaces the figures
 	Unknown     *Rate      // what all sources that have no bucket yet, and are not vouched for, take together
 	Then        *Then
-}
-
-// Override gives sources other figures. Bucket key and spent budget stay.
-type Override struct {
-	From  Addresses
-	Rate  Rate
-	Burst int64
 }
 
 // Then is what happens to a source that is refused again and again.

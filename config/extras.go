@@ -31,28 +31,6 @@ func (rr *ruleReader) perSourceAlone(key string) {
 	}
 }
 
-// overrides reads the figures that some sources have instead.
-func (rr *ruleReader) overrides() {
-	if !rr.packetsOnly("overrides") {
-		return
-	}
-	for _, n := range rr.objects("overrides") {
-		o := rr.object.reader.object(n, overrideLevel)
-		if o == nil {
-			continue
-		}
-		var over Override
-		if o.need("from", "say which sources have these figures") {
-			over.From = o.addresses("from")
-		}
-		if o.need("rate", "say how much is admitted from there, such as `rate: 100/s`") {
-			over.Rate, over.Burst = o.bucket(GateNetwork)
-			rr.sameUnit(o, "rate", over.Rate)
-		}
-		rr.rule.Overrides = append(rr.rule.Overrides, over)
-	}
-}
-
 // sameUnit reports a rate that counts something else than the rule does: both
 // are taken from one bucket.
 func (rr *ruleReader) sameUnit(o *object, key string, r Rate) bool {

@@ -59,7 +59,10 @@ var (
 		{"icmp_types", ""}, {"vlan", ""}, {"interfaces", ""}, {"method", ""}, {"path", ""}, {"host", ""},
 		{"headers", ""}, {"identity", ""}, {"plan", ""},
 	}}
-	overrideLevel  = &level{"rules.overrides", "an item of a rule's `overrides`", []key{{"from", ""}, {"rate", ""}, {"burst", ""}}}
+	overrideLevel = &level{"rules.overrides", "an item of a rule's `overrides`", []key{
+		{"owner", ""}, {"plan", ""}, {"key", ""}, {"from", ""},
+		{"rate", ""}, {"burst", ""}, {"limit", ""}, {"until", ""}, {"why", ""},
+	}}
 	thenLevel      = &level{"rules.then", "a rule's `then`", []key{{"block", ""}, {"after", ""}}}
 	anonymousLevel = &level{"rules.anonymous", "a rule's `anonymous`", []key{
 		{"per", "client"}, {"rate", ""}, {"burst", ""}, {"limit", ""},
@@ -99,7 +102,7 @@ var later = map[string][]string{
 	},
 	"rules.match":     {"user", "tenant", "owner"},
 	"rules.anonymous": {"quota", "concurrent", "overrides"},
-	"rules.overrides": {"owner", "plan", "quota", "until", "why", "limit"},
+	"rules.overrides": {"quota", "tenant", "user"},
 
 	"per value":       {"route"},
 	"algorithm value": {"leaky-bucket", "fixed-window", "gcra"},

@@ -169,7 +169,7 @@ func (m Match) matchesRequests() bool {
 	return len(m.Methods)+len(m.Paths)+len(m.Hosts)+len(m.Headers)+len(m.Identities)+len(m.Plans) > 0
 }
 
-// requests warns about matches that no request can meet.
+// requests warns about matches and overrides that no request can meet.
 func (w *warnings) requests(c *Config, r Rule) {
 	ids, file := r.Match.Identities, c.HTTP.KeyFile != ""
 	switch {
@@ -179,5 +179,13 @@ func (w *warnings) requests(c *Config, r Rule) {
 		w.addf("rule %q does nothing: without http.identities.key.file no key is verified", r.Name)
 	case slices.Equal(ids, []Identity{IdentityClaimed}) && file:
 		w.addf("rule %q does nothing: with http.identities.key.file a key is verified or counts as none", r.Name)
+	}
+	for _, o := range r.Overrides {
+		switch {
+		case (o.Owner != "" || o.Plan != "") && !file:
+			w.addf("rule %q: the override for %s does nothing: no http.identities.key.file says whose a key is", r.Name, o.inWords())
+		case o.Key != "" && c.HTTP.KeyHeader == "":
+			w.addf("rule %q: the override for %s does nothing: no http.identities.key says where keys are", r.Name, o.inWords())
+		}
 	}
 }

@@ -57,6 +57,7 @@ func TestJSONReadsBack(t *testing.T) {
 		}
 		put(match, "identity", texts(want.Match.Identities))
 		put(match, "plan", want.Match.Plans)
+		putOverrides(m, &want)
 		putPacket(m, match, &want)
 		data, err := json.MarshalIndent(m, "", "  ")
 		if err != nil {
@@ -101,10 +102,22 @@ func putPacket(m, match map[string]any, r *Rule) {
 	if r.Then != nil {
 		m["then"] = map[string]any{"block": durationText(r.Then.Block), "after": r.Then.After.String()}
 	}
+}
+
+func putOverrides(m map[string]any, r *Rule) {
 	var overrides []map[string]any
 	for _, o := range r.Overrides {
-		inner := map[string]any{"from": o.From.words()}
-		figures(inner, TokenBucket, o.Rate, o.Burst)
+		inner := map[string]any{}
+		figures(inner, r.Algorithm, o.Rate, o.Burst)
+		for key, v := range map[string]string{"owner": o.Owner, "plan": o.Plan, "key": o.Key, "why": o.Why} {
+			if v != "" {
+				inner[key] = v
+			}
+		}
+		put(inner, "from", o.From.words())
+		if !o.Until.IsZero() {
+			inner["until"] = o.Until.Format(time.RFC3339Nano)
+		}
 		overrides = append(overrides, inner)
 	}
 	if len(overrides) > 0 {
@@ -272,11 +285,31 @@ func drawHTTP(t *rapid.T, r *Rule) {
 	}
 	r.Algorithm = rapid.SampledFrom([]Algorithm{TokenBucket, SlidingLog, SlidingCounter}).Draw(t, "algorithm")
 	r.Rate, r.Burst = figures()
+	for i := range rapid.IntRange(0, 2).Draw(t, "overrides") {
+		r.Overrides = append(r.Overrides, drawOverride(t, r, i, figures))
+	}
 	if len(r.lacks()) > 0 && rapid.Bool().Draw(t, "anonymous") {
 		a := &Anonymous{Per: []Per{rapid.SampledFrom([]Per{PerClient, PerTotal}).Draw(t, "anonymous per")}}
 		a.Rate, a.Burst = figures()
 		r.Anonymous = a
 	}
+}
+
+// drawOverride draws one that differs from others in whom it is for by i.
+func drawOverride(t *rapid.T, r *Rule, i int, figures func() (Rate, int64)) (o Override) {
+	o.Owner = rapid.SampledFrom([]string{"", "acme", "null", "a b"}).Draw(t, "owner")
+	o.Plan = []string{"paid", "true"}[i]
+	o.Key = rapid.SampledFrom([]string{"", "08fb3d6e", "12345678", "1234567e8"}).Draw(t, "key")
+	o.From.Prefixes = drawFrom(t, 0).Prefixes
+	o.Rate, o.Burst = figures()
+	if r.Algorithm != TokenBucket {
+		o.Rate.Interval = r.Rate.Interval
+	}
+	o.Until = rapid.SampledFrom([]time.Time{
+		{}, time.Date(2027, 4, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 3, 31, 12, 0, 0, 500, time.UTC),
+	}).Draw(t, "until")
+	o.Why = rapid.SampledFrom([]string{"", "contract 88", "off", `it's "so"`}).Draw(t, "why")
+	return o
 }
 
 // drawBurst draws a burst that fills within a year.

@@ -44,17 +44,14 @@ func (r Rule) text() string {
 	return f.String()
 }
 
-// extras writes what only rules of the network gate have.
+// extras writes overrides and what only rules of the network gate have.
 func (r Rule) extras(f *flow) {
 	if r.Unknown != nil {
 		f.word("unknown", r.Unknown.String())
 	}
 	var overrides []string
 	for _, o := range r.Overrides {
-		inner := flow{}
-		inner.words("from", o.From.words())
-		inner.figures(TokenBucket, o.Rate, o.Burst)
-		overrides = append(overrides, inner.String())
+		overrides = append(overrides, o.text(r))
 	}
 	if len(overrides) > 0 {
 		f.raw("overrides", "["+strings.Join(overrides, ", ")+"]")

@@ -17,7 +17,10 @@ func WorstCase(r Rule) string {
 		s += fmt.Sprintf("; without %s, per %s: %s", list(r.lacks()), joinPer(a.Per), worst(r.Algorithm, a.Rate, a.Burst))
 	}
 	for _, o := range r.Overrides {
-		s += fmt.Sprintf("; from %s: %s", o.From, worst(r.Algorithm, o.Rate, o.Burst))
+		s += fmt.Sprintf("; %s: %s", o.inWords(), worst(r.Algorithm, o.Rate, o.Burst))
+		if !o.Until.IsZero() {
+			s += ", until " + o.Until.Format("2006-01-02 15:04 MST")
+		}
 	}
 	if u := r.Unknown; u != nil {
 		s += fmt.Sprintf("; sources without a bucket together: %s", worst(r.Algorithm, *u, max(u.Amount, u.perSecond())))

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOverrideFaults(t *testing.T) {
+	for _, tc := range []struct{ figures, override, want string }{
+		{"rate: 5/s", "{rate: 1/s}", "say whom the override is for: owner, plan, key or from"},
+		{"rate: 5/s", "{owner: acme}", "`rate` is missing in an item of a rule's `overrides`: the rule has a rate: give the override's, such as `rate: 5/s`"},
+		{"rate: 5/s", "{owner: acme, rate: 1/s, limit: 1/s}", "an override has figures of the rule's own kind, and the rule has no limit"},
+		{"limit: 5/min", "{owner: acme, limit: 300/h}", "limit 300/h is in another window than the rule's 5/min: write it as 300/min"},
+		{"limit: 5/min", "{owner: acme, limit: 20000/min}", "limit 20000/min is too large for a sliding-log"},
+		{"limit: 5/min", "{owner: acme, limit: 50/min, burst: 5}", "a limit has no burst"},
+		{"rate: 5/s", "{from: office, rate: 1/s}", "takes prefixes, not lists"},
+		{"rate: 5/s", "{key: my-secret, rate: 1/s}", "`key` is how the hash begins that"},
+		{"rate: 5/s", "{key: 08fb, rate: 1/s}", "`key` has 4 digits of the hash: write at least 8"},
+		{"rate: 5/s", "{owner: a, rate: 1/s, until: soon}", "until \"soon\" is no date"},
+		{"rate: 5/s", "{owner: a, rate: 1/s, until: 2027-02-29}", "until \"2027-02-29\" is no date"},
+		{"rate: 5/s", "{owner: a, rate: 1/s, until: 1970-01-01}", "not between the years"},
+		{"rate: 5/s", "{owner: a, rate: 1/s}, {owner: a, rate: 2/s}", "override 2 is for the same as override 1"},
+		{"rate: 5/s", "{from: [10.0.0.0/8, 192.0.2.0/24], rate: 1/s}, {from: [192.0.2.0/24, 10.0.0.0/8], rate: 2/s}", "override 2 is for the same as override 1"},
+		{"rate: 5/s", "{owner: a, rate: 1/s, user: bob}", "this version does not have `user` yet"},
+		{"rate: 5/s", "{owner: a, rate: 1/s, why: " + strings.Repeat("x", 201) + "}", "the most is 200"},
+	} {
+		_, err := ParseRule("r", []byte("{name: a, per: client, "+tc.figures+", overrides: ["+tc.override+"]}"))
+		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s:\n got: %v\nwant: %s", tc.override, err, tc.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "my-secret") {
+			t.Errorf("the key is told: %v", err)
+		}
+	}
+	for _, key := range []string{"owner: a", "limit: 1/s", "until: 2027-01-01", "key: 08fb3d6e"} {
+		_, err := ParseRule("r", []byte("{name: a, per: source, rate: 5/s, overrides: [{from: 10.0.0.0/8, rate: 1/s, "+key+"}]}"))
+		if err == nil || !strings.Contains(err.Error(), "is for the http gate") {
+			t.Errorf("%s at the network gate: %v", key, err)
+		}
+	}
+}
+
+func TestUntil(t *testing.T) {
+	paulo, err := time.LoadLocation("America/Sao_Paulo")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, tc := range []struct {
+		in   string
+		zone *time.Location
+		want string
+	}{
+		{"2027-03-31", time.UTC, "2027-04-01T00:00:00Z"},
+		{"2027-03-31", paulo, "2027-04-01T03:00:00Z"},
+		{"2027-12-31", time.UTC, "2028-01-01T00:00:00Z"},
+		{"2027-03-31T12:00:00+02:00", paulo, "2027-03-31T10:00:00Z"},
+	} {
+		end, err := ParseUntil(tc.in, tc.zone)
+		if got := end.Format(time.RFC3339); err != nil || got != tc.want {
+			t.Errorf("%s: %s %v, want %s", tc.in, got, err, tc.want)
+		}
+		if again, err := ParseUntil(untilText(end, tc.zone), tc.zone); err != nil || !again.Equal(end) {
+			t.Errorf("%s is written as %s", tc.in, untilText(end, tc.zone))
+		}
+	}
+}
+
+func TestWithOverrides(t *testing.T) {
+	r := mustRule(t, "{name: a, per: key, rate: 5/s, overrides: [{owner: acme, rate: 10/s}, {plan: paid, rate: 20/s}]}")
+	more := mustRule(t, "{name: a, per: key, rate: 5/s, overrides: [{plan: paid, rate: 30/s}]}").Overrides
+	got := r.WithOverrides(more)
+	want := "{name: a, per: key, rate: 5/s, burst: 5, overrides: [{plan: paid, rate: 30/s, burst: 30}, {owner: acme, rate: 10/s, burst: 10}]}"
+	if got.Text != want {
+		t.Errorf("%s, want %s", got.Text, want)
+	}
+	if len(r.Overrides) != 2 || r.Overrides[0].Owner != "acme" {
+		t.Errorf("the rule itself became %v", r.Overrides)
+	}
+}
