@@ -103,6 +103,7 @@ func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *as
 			all = false
 		case rule.match.fits(p, r, a):
 			d.add(rule, store, a, now)
+			d.override(p, a)
 		}
 	}
 	return all
@@ -163,7 +164,7 @@ func (d *decision) holdsKey(r *rule, store *limit.Store, a *asker, now limit.Tic
 	d.text = append(r.id.Append(d.text[:0]), setHeld)
 	set := store.Key(limit.AppendPart(d.text, 'c', a.bucket[:]))
 	d.text = limit.AppendPart(d.text[:0], 'k', a.key[:])
-	return store.Hold(set, store.Key(d.text), now, now+limit.FromDuration(r.limit.Window()))
+	return store.Hold(set, store.Key(d.text), now, now+limit.FromDuration(r.longest()))
 }
 
 // count adds the outcome to each rule's counters: a rule has passed what it was

@@ -47,18 +47,23 @@ type policy struct {
 	preflight  rule
 
 	certificates certificates
+	wall         func() time.Time // by which overrides end
 }
 
 // rule is a config.Rule made ready.
 type rule struct {
-	name   string
-	id     limit.Key // of name, per, algorithm and unit: it finds the buckets again
-	match  matcher
-	per    []config.Per // sorted
-	asks   bool         // the user decides which bucket it is, or whether the rule matches
-	limit  limit.Limit
-	lost   []config.Per // of requests that lack an identity of per
-	spare  limit.Limit  // figures of those
+	name  string
+	id    limit.Key // of name, per, algorithm and unit: it finds the buckets again
+	match matcher
+	per   []config.Per // sorted
+	asks  bool         // the user decides which bucket it is, or whether the rule matches
+	limit limit.Limit
+	lost  []config.Per // of requests that lack an identity of per
+	spare limit.Limit  // figures of those
+
+	anonymous bool // the rule has figures of its own for them
+	overrides []override
+
 	watch  bool
 	counts *counts // nil: not reported
 
@@ -187,7 +192,11 @@ func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
 		return rule{}, err
 	}
 	ready.asks = slices.Contains(ready.per, config.PerUser) || ready.match.asksUser()
+	if ready.overrides, err = newOverrides(r); err != nil {
+		return rule{}, err
+	}
 	ready.lost, ready.spare = []config.Per{config.PerClient}, ready.limit
+	ready.anonymous = r.Anonymous != nil
 	if a := r.Anonymous; a != nil {
 		if ready.lost, err = newPer(a.Per); err == nil {
 			ready.spare, err = newLimit(r.Algorithm, a.Rate, a.Burst)

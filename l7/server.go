@@ -36,7 +36,7 @@ type Gate struct {
 	// may be replaced before the first call of SetPolicy.
 	Clock func() time.Duration
 
-	// Wall returns the time of day, which tokens expire by. It may be replaced
+	// Wall returns the time of day, which tokens and overrides end by. It may be replaced
 	// before the first call of SetPolicy.
 	Wall func() time.Time
 
@@ -104,6 +104,7 @@ func (g *Gate) SetPolicy(p Policy) error {
 	} else if ready.tokens != nil {
 		ready.tokens.now = g.Wall
 	}
+	ready.wall = g.Wall
 	g.counts = next
 	g.policy.Store(ready)
 	g.store.Keep(ready.accounts())

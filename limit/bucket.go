@@ -76,22 +76,38 @@ type Bucket struct {
 	burst float32 // with the soft part; negative: it has refused since it was full
 }
 
-// adopt makes l's figures the bucket's: its debt is converted once, at the
-// first touch after they changed, and shrinks at the new rate from there.
-func (b *Bucket) adopt(now Ticks, l *Limit) {
+// adopt makes l's figures the bucket's: its debt is converted at the first touch
+// after they changed, and shrinks at the new rate from there. Debt that is more
+// than l allows stays as it is, and shrinks at the rate that it was made at,
+// until l has room for it: it must not be lost, since overrides let requests of
+// different figures take turns at one bucket. Then adopt is false.
+func (b *Bucket) adopt(now Ticks, l *Limit) bool {
 	cost, burst := float32(l.cost), float32(l.deep)
 	if b.cost == cost && (b.burst == burst || b.burst == -burst) {
-		return
+		return true
 	}
 	debt := b.debt(now)
 	if debt > 0 && b.cost != cost {
 		debt = uint64(float64(debt)*float64(l.cost)/float64(b.cost)) + 1
+	}
+	// The cost is kept to a 32 bit fraction: what was full may come out as more.
+	if debt > l.deep+l.deep>>20+1 {
+		return false
 	}
 	if b.burst < 0 {
 		burst = -burst
 	}
 	b.tat = now + min(debt, l.deep)
 	b.cost, b.burst = cost, burst
+	return true
+}
+
+// shrunk returns how long a debt that l has no room for takes until one more
+// request fits into burst.
+func (b *Bucket) shrunk(now Ticks, l *Limit, burst Ticks) Ticks {
+	const rounded = 1 - 1.0/(1<<20)
+	room := uint64(float64(burst-l.cost) / float64(l.cost) * float64(b.cost) * rounded)
+	return max(1, b.debt(now)-min(b.debt(now), room))
 }
 
 func (b *Bucket) debt(now Ticks) Ticks {
@@ -102,13 +118,17 @@ func (b *Bucket) debt(now Ticks) Ticks {
 }
 
 func (b *Bucket) wait(now Ticks, l *Limit) Ticks {
-	b.adopt(now, l)
+	if !b.adopt(now, l) {
+		return b.shrunk(now, l, l.deep)
+	}
 	w, _ := Wait(b.tat, now, l.cost, l.deep)
 	return w
 }
 
 func (b *Bucket) charge(now Ticks, l *Limit) {
-	b.adopt(now, l)
+	if !b.adopt(now, l) {
+		return // it is over the limit already
+	}
 	debt := Until(b.tat, now)
 	if debt == 0 && b.burst < 0 {
 		b.burst = -b.burst
@@ -123,15 +143,21 @@ func (b *Bucket) deny() {
 }
 
 func (b *Bucket) giveBack(now Ticks, l *Limit, n int64) int64 {
-	b.adopt(now, l)
+	cost := l.cost
+	if !b.adopt(now, l) {
+		cost = uint64(b.cost)
+	}
 	debt := b.debt(now)
-	n = min(n, int64((debt+l.cost-1)/l.cost))
-	b.tat = now + debt - min(debt, uint64(n)*l.cost)
+	n = min(n, int64((debt+cost-1)/cost))
+	b.tat = now + debt - min(debt, uint64(n)*cost)
 	b.burst = max(b.burst, -b.burst)
 	return n
 }
 
 func (b *Bucket) answer(now Ticks, l *Limit) Answer {
+	if !b.adopt(now, l) {
+		return Answer{Wait: b.shrunk(now, l, l.deep), Under: b.shrunk(now, l, l.burst), Reset: b.debt(now), Over: true}
+	}
 	a := Answer{
 		Wait:      b.wait(now, l),
 		Remaining: int64(Level(b.tat, now, l.cost, l.burst)),

@@ -201,3 +201,39 @@ func TestNewFiguresKeepDebt(t *testing.T) {
 		})
 	}
 }
+
+// Two figures that take turns at one bucket, as overrides make them, lose no
+// debt: neither gains by the other's being asked in between.
+func TestFiguresTakeTurns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string) Limit {
+			n := rapid.Int64Range(1, 200).Draw(t, name)
+			l, err := NewRate(n, rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "per"), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		wide, narrow := draw("wide"), draw("narrow")
+		k, now := &direct{new(Bucket), wide}, Ticks(1)
+		var passed int64
+		for range rapid.IntRange(1, 600).Draw(t, "asks") {
+			k.l = wide
+			if rapid.Bool().Draw(t, "narrow") {
+				k.l = narrow
+			}
+			if first(k.take(now)) {
+				passed++
+			}
+		}
+		if most := max(wide.Quota(), narrow.Quota()); passed > most {
+			t.Fatalf("%d passed at once, the most is %d", passed, most)
+		}
+		for _, k.l = range []Limit{wide, narrow} {
+			_, a := k.take(now)
+			if ok, _ := k.take(now + a.Wait); !ok {
+				t.Fatalf("refused after the wait of %v", ToDuration(a.Wait))
+			}
+		}
+	})
+}
