@@ -1,120 +1,47 @@
 package l7
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/limit"
+	"github.com/headgate/headgate/config"
 )
 
-// mostItems bounds the items of the RateLimit fields.
-const mostItems = 8
-
-// item is how one enforcing rule stands after a decision.
-type item struct {
-	name      string
-	quota     int64
-	window    int64 // s, to restore the quota
-	remaining int64
-	wait      int64 // s, until one more request passes; 0: now
-	reset     int64 // s, until all of the quota is there again
+// answers is config.Answers made ready.
+type answers struct {
+	dialect config.Dialect
+	epoch   bool
+	jitter  int // percent
+	body    config.Template
+	kind    string // media type of body
+	cors    cors
 }
 
-// items returns how the enforcing rules stand, the most binding first: who
-// refuses longest, else who has least left.
-func (d *decision) items() []item {
-	all := make([]item, 0, len(d.charges))
-	for i := range d.charges {
-		c := &d.charges[i]
-		if c.Watch {
-			continue
-		}
-		all = append(all, item{
-			name: d.rules[i].name, quota: c.Limit.Quota(), window: max(1, seconds(c.Limit.Window())),
-			remaining: c.Answer.Remaining, wait: seconds(limit.ToDuration(c.Answer.Wait)),
-			reset: seconds(limit.ToDuration(c.Answer.Reset)),
-		})
+func newAnswers(a config.Answers) (answers, error) {
+	ready := answers{dialect: a.Dialect, epoch: a.Reset == config.ResetEpoch, jitter: a.Jitter, kind: a.Body.Type, cors: newCORS(a.CORS)}
+	if ready.dialect == "" {
+		ready.dialect = config.IETF
 	}
-	slices.SortStableFunc(all, func(a, b item) int {
-		switch {
-		case a.wait != b.wait:
-			return int(min(max(b.wait-a.wait, -1), 1))
-		case a.remaining != b.remaining:
-			return int(min(max(a.remaining-b.remaining, -1), 1))
-		}
-		return int(min(max(b.reset-a.reset, -1), 1))
-	})
-	return all
-}
-
-// seconds rounds up: a time that a client is told must be long enough.
-func seconds(d time.Duration) int64 {
-	return int64((d + time.Second - 1) / time.Second)
-}
-
-// setLimits sets RateLimit-Policy and RateLimit as of
-// draft-ietf-httpapi-ratelimit-headers-10 and -11: q requests per w seconds;
-// r are left for the next t seconds. With none left, t is the time until there
-// is one, so that it agrees with Retry-After.
-func setLimits(h http.Header, all []item) {
-	if len(all) == 0 {
-		return
+	if a.Body.File == "" {
+		return ready, nil
 	}
-	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
-	for i, it := range all[:min(len(all), mostItems)] {
-		if i > 0 {
-			policy, state = append(policy, ", "...), append(state, ", "...)
-		}
-		effective := max(1, it.reset)
-		if it.remaining == 0 {
-			effective = max(1, it.wait)
-		}
-		policy = appendItem(policy, it.name, ";q=", it.quota, ";w=", it.window)
-		state = appendItem(state, it.name, ";r=", it.remaining, ";t=", effective)
-	}
-	h.Add("RateLimit-Policy", string(policy))
-	h.Add("RateLimit", string(state))
-}
-
-// appendItem appends a string with two integer parameters (RFC 9651). Names of
-// rules hold nothing that needs a backslash.
-func appendItem(b []byte, name, key1 string, n1 int64, key2 string, n2 int64) []byte {
-	b = append(append(append(b, '"'), name...), '"')
-	b = strconv.AppendInt(append(b, key1...), min(n1, largestInteger), 10)
-	return strconv.AppendInt(append(b, key2...), min(n2, largestInteger), 10)
-}
-
-// largestInteger is that of a structured field (RFC 9651, 3.3.1).
-const largestInteger = 999_999_999_999_999
-
-// maySeeLimits reports whether an answer of the upstream may carry the limits
-// of one client: none that shared caches are told they may store, and no
-// redirect or informational answer.
-func maySeeLimits(status int, h http.Header) bool {
-	if status < 200 || status >= 300 && status < 400 {
-		return false
-	}
-	control := strings.ToLower(strings.Join(h["Cache-Control"], ","))
-	for directive := range strings.SplitSeq(control, ",") {
-		name, _, _ := strings.Cut(strings.TrimSpace(directive), "=")
-		if name == "public" || name == "s-maxage" {
-			return false
-		}
-	}
-	return true
+	var err error
+	ready.body, err = a.Body.Template()
+	return ready, err
 }
 
 // problem is a body as of RFC 9457.
 type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Detail   string   `json:"detail,omitempty"`
-	Violated []string `json:"violated-policies,omitempty"`
+	Type      string   `json:"type"`
+	Title     string   `json:"title"`
+	Status    int      `json:"status"`
+	Detail    string   `json:"detail,omitempty"`
+	Violated  []string `json:"violated-policies,omitempty"`
+	RequestID string   `json:"request-id,omitempty"`
 }
 
 // quotaExceeded is registered by draft-ietf-httpapi-ratelimit-headers.
@@ -129,30 +56,109 @@ func answer(w http.ResponseWriter, p problem) {
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
-	body = append(body, '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(p.Status)
-	w.Write(body) // an error means that the client is gone: nobody to tell
+	send(w, p.Status, append(body, '\n'))
 }
 
-// refuse answers 429 (RFC 6585, 4). Retry-After is the longest wait over the
-// rules that refuse: who obeys it and is alone on its bucket keys passes then.
-func refuse(w http.ResponseWriter, all []item) {
-	p := problem{
-		Type: quotaExceeded, Title: "Request cannot be satisfied as assigned quota has been exceeded",
-		Status: http.StatusTooManyRequests,
+// refuse answers 429 (RFC 6585, 4), or what stands for it in the protocol of a
+// remote call. Retry-After is the longest wait over the rules: who obeys it and
+// is alone on its bucket keys passes then.
+func (v *visit) refuse(r *http.Request, d *decision) {
+	all := d.standing()
+	first, date := &all[0], v.gate.Wall()
+	d.delay(v.policy.answers.jitter, v.gate.store, &v.asker, v.gate.now(), first)
+	text := v.describe(d, all, date)
+	h := v.Header()
+	h.Set("Request-Id", text.RequestID)
+	h.Set("Cache-Control", "no-store")
+	h["Retry-After"] = []string{strconv.FormatInt(text.RetryAfter, 10)}
+	v.policy.tell(h, v.dialect, all, true, date)
+	if how := protocolOf(r); how != plainHTTP {
+		refuseCall(v, r, how, text.Detail, max(first.exact, time.Duration(first.wait)*time.Second))
+		return
+	}
+	if v.policy.answers.fill(v, r, text) {
+		return
+	}
+	answer(v, problem{
+		Type: quotaExceeded, Title: text.Title, Status: text.Status, Detail: text.Detail,
+		Violated: text.Rules, RequestID: text.RequestID,
+	})
+}
+
+// describe says in words why a request is refused.
+func (v *visit) describe(d *decision, all []item, date time.Time) config.Refusal {
+	first := &all[0]
+	f := config.Refusal{
+		Status: http.StatusTooManyRequests, Title: "Request cannot be satisfied as assigned quota has been exceeded",
+		Rule: first.rule.name, RetryAfter: max(1, first.wait),
 	}
 	for _, it := range all {
-		if it.wait > 0 {
-			p.Violated = append(p.Violated, it.name)
+		if it.refuses {
+			f.Rules = append(f.Rules, it.rule.name)
 		}
 	}
-	wait := max(1, all[0].wait)
-	p.Detail = "over " + strings.Join(p.Violated, ", ") + ": try again in " + strconv.FormatInt(wait, 10) + " s"
-	w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
-	setLimits(w.Header(), all)
-	answer(w, p)
+	f.Detail = "over " + strings.Join(f.Rules, ", ") + ": try again in " + strconv.FormatInt(f.RetryAfter, 10) + " s"
+	key := v.policy.seal.hashKey(f.Rule, v.asker.appendParts(nil, d.per[first.at]))
+	f.RequestID = v.policy.seal.id(f.Rule, date, key)
+	return f
+}
+
+// fill answers with the user's body, unless there is none or r asks for JSON
+// and the body is something else.
+func (a *answers) fill(w http.ResponseWriter, r *http.Request, text config.Refusal) bool {
+	if a.body == nil || prefersProblem(r.Header.Get("Accept"), a.kind) {
+		return false
+	}
+	var b bytes.Buffer
+	if err := a.body.Execute(&b, text); err != nil {
+		return false // it went well when the file was read: answer all the same
+	}
+	w.Header().Set("Content-Type", a.kind)
+	send(w, text.Status, b.Bytes())
+	return true
+}
+
+// prefersProblem reports whether a client names JSON, and neither the body's
+// type nor "anything".
+func prefersProblem(accept, kind string) bool {
+	kind, _, _ = strings.Cut(kind, ";")
+	return strings.Contains(accept, "json") && !strings.Contains(accept, "*/*") && !strings.Contains(accept, strings.TrimSpace(kind))
+}
+
+// block answers 403 to a client that is blocked, for whatever it asks.
+func (v *visit) block() {
+	id := v.policy.seal.id("", v.gate.Wall(), v.policy.seal.hashKey("", v.asker.appendParts(nil, []config.Per{config.PerClient})))
+	v.Header().Set("Request-Id", id)
+	answer(v, problem{Status: http.StatusForbidden, Detail: "this client is blocked", RequestID: id})
+}
+
+// maySeeLimits reports whether an answer of the upstream may carry the limits
+// of one client: no redirect or informational answer, and none that says that
+// shared caches may store it (RFC 9111, 3), if only to ask before each use.
+func maySeeLimits(status int, h http.Header) bool {
+	if status < 200 || status >= 300 && status < 400 {
+		return false
+	}
+	control, targeted := h["Cache-Control"], len(h["Cdn-Cache-Control"])+len(h["Surrogate-Control"]) > 0
+	if len(control) == 0 {
+		return len(h["Expires"]) == 0 && !targeted
+	}
+	stores, private := len(h["Expires"]) > 0, false
+	for _, line := range control {
+		for directive := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(directive), "=")
+			switch strings.ToLower(name) {
+			case "public", "s-maxage":
+				return false
+			case "private", "no-store":
+				private = true
+			case "max-age", "no-cache", "must-revalidate", "proxy-revalidate", "immutable", "stale-while-revalidate":
+				stores = true
+			}
+		}
+	}
+	return !targeted && (private || !stores)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,9 @@ import (
 type parsed struct {
 	name string
 	n    map[string]int64
+	pk   string
+
+	dimensions []string
 }
 
 // parseLimits reads a field as RFC 9651 has it.
@@ -31,10 +35,16 @@ func parseLimits(t testing.TB, lines []string) (all []parsed) {
 	}
 	for _, m := range list {
 		item := m.(httpsfv.Item)
-		p := parsed{item.Value.(string), map[string]int64{}}
+		p := parsed{name: item.Value.(string), n: map[string]int64{}}
 		for _, key := range item.Params.Names() {
-			v, _ := item.Params.Get(key)
-			p.n[key] = v.(int64)
+			switch v, _ := item.Params.Get(key); v := v.(type) {
+			case int64:
+				p.n[key] = v
+			case []byte:
+				p.pk = string(v)
+			case bool, httpsfv.Token:
+				p.dimensions = append(p.dimensions, key)
+			}
 		}
 		all = append(all, p)
 	}
@@ -128,8 +138,13 @@ func TestLimitFields(t *testing.T) {
 	}})
 	got := r.client("127.0.0.2").get()
 	want(t, "policy", got.header.Get("RateLimit-Policy"), `"bucket.x";q=5;w=10, "blink";q=10;w=1, "hour";q=100;w=3600`)
-	want(t, "state", got.header.Get("RateLimit"), `"bucket.x";r=4;t=2, "blink";r=9;t=1, "hour";r=99;t=3600`)
+	want(t, "state", unnamed(got.header), `"bucket.x";r=4;t=8, "blink";r=9;t=1, "hour";r=99;t=3600`)
 	want(t, "Retry-After", got.header.Get("Retry-After"), "")
+}
+
+// unnamed is RateLimit without its partition keys.
+func unnamed(h http.Header) string {
+	return regexp.MustCompile(`;pk=:[0-9A-Za-z+/=]{12}:`).ReplaceAllString(strings.Join(h["Ratelimit"], ", "), "")
 }
 
 func TestAtMostEightItems(t *testing.T) {
@@ -156,7 +171,7 @@ func TestRetryAfterAgrees(t *testing.T) {
 	got := c.get()
 	want(t, "status", got.status, 429)
 	want(t, "Retry-After", got.header.Get("Retry-After"), "3580")
-	want(t, "state", got.header.Get("RateLimit"), `"hour";r=0;t=3580, "second";r=10;t=1`)
+	want(t, "state", unnamed(got.header), `"hour";r=0;t=3580, "second";r=10;t=1`)
 	want(t, "violated", violated(t, got), "hour")
 }
 
@@ -180,6 +195,8 @@ func TestProblemBody(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &body); err != nil {
 		t.Fatal(err)
 	}
+	want(t, "id", body["request-id"], any(got.header.Get("Request-Id")))
+	delete(body, "request-id")
 	if diff := cmp.Diff(map[string]any{
 		"type":              "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		"title":             "Request cannot be satisfied as assigned quota has been exceeded",

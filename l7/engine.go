@@ -29,9 +29,11 @@ const (
 // decision is the work sheet of one request. It is used again for others.
 type decision struct {
 	paths   []string
-	found   []int32 // positions of the rules that match
-	rules   []*rule // one for each charge
+	found   []int32        // positions of the rules that match
+	rules   []*rule        // one for each charge
+	per     [][]config.Per // what each charge counts by
 	charges []limit.Charge
+	items   []item // room for standing
 	text    []byte // of the bucket key being made
 }
 
@@ -42,8 +44,10 @@ func newDecision() *decision { return decisions.Get().(*decision) }
 func (d *decision) release() {
 	clear(d.paths)
 	clear(d.rules)
+	clear(d.per)
+	clear(d.items)
 	clear(d.charges)
-	d.paths, d.rules, d.charges = d.paths[:0], d.rules[:0], d.charges[:0]
+	d.paths, d.rules, d.charges, d.per, d.items = d.paths[:0], d.rules[:0], d.charges[:0], d.per[:0], d.items[:0]
 	decisions.Put(d)
 }
 
@@ -122,22 +126,28 @@ func (d *decision) add(r *rule, store *limit.Store, a *asker, now limit.Ticks) {
 	if !d.identified(r, store, a, now) {
 		kind, per, c.Limit = bucketLost, r.lost, &r.spare
 	}
-	d.text = append(r.id.Append(d.text[:0]), kind)
+	d.text = a.appendParts(append(r.id.Append(d.text[:0]), kind), per)
+	c.Key = r.account.Key(d.text)
+	d.rules = append(d.rules, r)
+	d.per = append(d.per, per)
+	d.charges = append(d.charges, c)
+}
+
+// appendParts appends what of a the bucket key is made of.
+func (a *asker) appendParts(b []byte, per []config.Per) []byte {
 	for _, part := range per {
 		switch part {
 		case config.PerClient:
-			d.text = limit.AppendPart(d.text, 'c', a.bucket[:])
+			b = limit.AppendPart(b, 'c', a.bucket[:])
 		case config.PerKey:
-			d.text = a.appendKey(d.text)
+			b = a.appendKey(b)
 		case config.PerUser:
-			d.text = limit.AppendPart(d.text, 'u', []byte(a.user))
+			b = limit.AppendPart(b, 'u', []byte(a.user))
 		case config.PerTenant:
-			d.text = limit.AppendPart(d.text, 't', []byte(a.tenant))
+			b = limit.AppendPart(b, 't', []byte(a.tenant))
 		}
 	}
-	c.Key = r.account.Key(d.text)
-	d.rules = append(d.rules, r)
-	d.charges = append(d.charges, c)
+	return b
 }
 
 // identified reports whether a has all identities that r counts by.

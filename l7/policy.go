@@ -22,6 +22,9 @@ type Policy struct {
 	Rules []config.Rule // those of the network gate are passed over
 	Allow []netip.Prefix
 	Block []netip.Prefix // Allow wins
+
+	Host   string // this host's name, as request ids tell it
+	Secret []byte // that request ids are sealed with; nil: one that ends with the gate
 }
 
 // defaultClientBits is the prefix that makes one IPv6 client: a household or
@@ -48,6 +51,9 @@ type policy struct {
 
 	certificates certificates
 	wall         func() time.Time // by which overrides end
+	answers      answers
+	blur         blur
+	seal         seal
 }
 
 // rule is a config.Rule made ready.
@@ -67,7 +73,8 @@ type rule struct {
 	watch  bool
 	counts *counts // nil: not reported
 
-	account *limit.Account // of all its buckets
+	account    *limit.Account // of all its buckets
+	dimensions string         // that partition the quota, as parameters of RateLimit-Partition
 }
 
 type exemption struct {
@@ -109,6 +116,9 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 	}
 	c.certificates = certs
 	errs = append(errs, c.compileRules(p.Rules, store)...)
+	if c.answers, err = newAnswers(p.HTTP.Answers); err != nil {
+		errs = append(errs, fmt.Errorf("body of refusals: %w", err))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -208,6 +218,7 @@ func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
 			return rule{}, fmt.Errorf("anonymous: %w", err)
 		}
 	}
+	ready.dimensions = dimensionsOf(ready.per, ready.match.methods)
 	ready.id = ready.identify(store, r.Algorithm)
 	return ready, nil
 }

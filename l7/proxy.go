@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -21,6 +22,7 @@ import (
 type proxy struct {
 	gate     *Gate
 	upstream *url.URL
+	dialect  config.Dialect // "": that of the policy
 	relay    httputil.ReverseProxy
 	warned   atomic.Uint64 // when a failure of the upstream was last logged, in ticks
 }
@@ -28,16 +30,16 @@ type proxy struct {
 // warnEvery bounds the log of a failing upstream.
 const warnEvery = time.Minute
 
-func newProxy(g *Gate, upstream string) (*proxy, error) {
-	u, err := url.Parse(upstream)
+func newProxy(g *Gate, l config.Listener) (*proxy, error) {
+	u, err := url.Parse(l.Upstream)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("upstream %q: give a URL such as http://127.0.0.1:9000, without a path", upstream)
+		return nil, fmt.Errorf("upstream %q: give a URL such as http://127.0.0.1:9000, without a path", l.Upstream)
 	}
 	h2c := u.Scheme == "h2c"
 	if h2c {
 		u.Scheme = "http"
 	}
-	p := &proxy{gate: g, upstream: u}
+	p := &proxy{gate: g, upstream: u, dialect: l.Dialect}
 	p.relay = httputil.ReverseProxy{
 		Transport:      newTransport(h2c),
 		FlushInterval:  -1, // what an upstream sends is not held back
@@ -94,9 +96,13 @@ type visitKey struct{}
 type visit struct {
 	http.ResponseWriter
 	gate     *Gate
+	policy   *policy
+	dialect  config.Dialect
+	origin   []string // of the page that asks
 	asker    asker
 	decision *decision // nil: not counted
 	body     *body     // nil: it has none
+	relayed  bool      // the answer is the upstream's
 	wrote    bool
 }
 
@@ -111,11 +117,21 @@ func (v *visit) WriteHeader(status int) {
 		if _, ok := v.Header()["Content-Type"]; !ok {
 			v.Header()["Content-Type"] = nil // none is guessed: the upstream said nothing
 		}
-		if v.decision != nil && maySeeLimits(status, v.Header()) {
-			setLimits(v.Header(), v.decision.items())
-		}
+		v.complete(status, v.Header())
 	}
 	v.ResponseWriter.WriteHeader(status)
+}
+
+// complete adds to a final answer what the gate has to say.
+func (v *visit) complete(status int, h http.Header) {
+	if v.decision != nil && maySeeLimits(status, h) {
+		v.policy.tell(h, v.dialect, v.decision.standing(), false, v.gate.Wall())
+	}
+	if v.relayed {
+		v.policy.answers.cors.expose(h, v.dialect)
+	} else {
+		v.policy.answers.cors.allow(h, v.origin, v.dialect)
+	}
 }
 
 func (v *visit) Write(b []byte) (int, error) {
@@ -127,7 +143,10 @@ func (v *visit) Write(b []byte) (int, error) {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	policy := p.gate.policy.Load()
-	v := &visit{ResponseWriter: w, gate: p.gate}
+	v := &visit{ResponseWriter: w, gate: p.gate, policy: policy, dialect: p.dialect, origin: r.Header["Origin"]}
+	if v.dialect == "" {
+		v.dialect = policy.answers.dialect
+	}
 	if policy.identify(r, &v.asker); v.asker.forged {
 		p.gate.warnForged(v.asker.peer)
 	}
@@ -139,10 +158,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.release()
 	switch d.judge(policy, p.gate.store, r, &v.asker, p.gate.now()) {
 	case refused:
-		refuse(v, d.items())
+		v.refuse(r, d)
 		return
 	case blocked:
-		answer(v, problem{Status: http.StatusForbidden, Detail: "this client is blocked"})
+		v.block()
 		return
 	case unreadable:
 		answer(v, problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("a path has at most %d bytes here, fewer if it can be read in several ways", longestPath)})
@@ -239,6 +258,7 @@ func (p *policy) forward(a *asker, in *http.Request, out http.Header) {
 }
 
 func (p *proxy) seen(r *http.Response) error {
+	r.Request.Context().Value(visitKey{}).(*visit).relayed = true
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		p.gate.answered(r.StatusCode) // written past visit.WriteHeader
 	}

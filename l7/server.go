@@ -1,7 +1,9 @@
 package l7
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -36,8 +38,8 @@ type Gate struct {
 	// may be replaced before the first call of SetPolicy.
 	Clock func() time.Duration
 
-	// Wall returns the time of day, which tokens and overrides end by. It may be replaced
-	// before the first call of SetPolicy.
+	// Wall returns the time of day, which tokens and overrides end by and
+	// clients are told. It may be replaced before the first call of SetPolicy.
 	Wall func() time.Time
 
 	log      *slog.Logger
@@ -51,7 +53,11 @@ type Gate struct {
 	bodyIdle    time.Duration
 	proxyTime   time.Duration // for a header of the PROXY protocol
 
+	blur blur // of partition keys
+
 	mu      sync.Mutex
+	sealing Policy // Host and Secret that seal was made from
+	seal    seal
 	proxies []netip.Prefix     // of the policy in force
 	counts  map[string]*counts // of the rules in force
 	servers map[*http.Server]struct{}
@@ -66,6 +72,7 @@ func New(log *slog.Logger) *Gate {
 	return &Gate{
 		Clock:       func() time.Duration { return time.Since(begin) },
 		Wall:        time.Now,
+		blur:        newBlur(),
 		log:         log,
 		connections: newConnections(), bodyIdle: bodyIdle, proxyTime: headerTimeout,
 		store:   limit.NewStore(limit.DefaultMemory),
@@ -94,6 +101,10 @@ func (g *Gate) SetPolicy(p Policy) error {
 	if err != nil {
 		return err
 	}
+	if ready.seal, err = g.reseal(p); err != nil {
+		return err
+	}
+	ready.blur = g.blur
 	if !slices.Equal(g.proxies, p.HTTP.Proxies) {
 		g.proxies = slices.Clone(p.HTTP.Proxies)
 		g.warned.Store(false)
@@ -109,6 +120,25 @@ func (g *Gate) SetPolicy(p Policy) error {
 	g.policy.Store(ready)
 	g.store.Keep(ready.accounts())
 	return nil
+}
+
+// reseal returns the seal of request ids under p: the one there is, if p has the
+// same secret. The caller holds g.mu.
+func (g *Gate) reseal(p Policy) (seal, error) {
+	if g.seal.aead != nil && g.sealing.Host == p.Host && bytes.Equal(g.sealing.Secret, p.Secret) {
+		return g.seal, nil
+	}
+	secret := p.Secret
+	if secret == nil {
+		secret = make([]byte, SecretSize)
+		rand.Read(secret)
+	}
+	s, err := newSeal(secret, p.Host)
+	if err != nil {
+		return seal{}, err
+	}
+	g.seal, g.sealing = s, Policy{Host: p.Host, Secret: bytes.Clone(p.Secret)}
+	return s, nil
 }
 
 // Serve answers what arrives at ln through the front door l until ln is closed
@@ -164,7 +194,7 @@ func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, erro
 	if l.Door != "proxy" {
 		return nil, nil, fmt.Errorf("door %q is not known: use proxy", l.Door)
 	}
-	door, err := newProxy(g, l.Upstream)
+	door, err := newProxy(g, l)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,3 +38,7 @@ func (h *Hasher) Sum(parts []byte) Key {
 	}
 	return k
 }
+
+// Fraction returns a number from 0 up to, not including, 1 that follows from k:
+// a lot that its holder draws once.
+func (k Key) Fraction() float64 { return float64(k.hi>>11) / (1 << 53) }
