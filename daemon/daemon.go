@@ -240,6 +240,13 @@ func (d *daemon) open(ctx context.Context) error {
 		return err
 	}
 	d.http.acc = acc
+	var made string
+	if d.http.secret, made, err = idSecret(d.policy.cfg.State.Dir); err != nil {
+		return err
+	}
+	if made != "" {
+		d.log.Warn(made)
+	}
 	if httpOn(d.policy.http()) {
 		if err := acc.checkChange(); err != nil {
 			return err

@@ -27,6 +27,7 @@ const (
 type httpGate struct {
 	log    *slog.Logger
 	stderr io.Writer
+	secret []byte    // of request ids; set before the first apply
 	shared *handover // with the service manager
 
 	changing sync.Mutex // one apply or start at a time
@@ -84,6 +85,7 @@ func (h *httpGate) apply(ctx context.Context, p l7.Policy) error {
 
 // give sends p to the child.
 func (h *httpGate) give(ctx context.Context, c *childLink, p l7.Policy, socks map[string]*socket) error {
+	p.Host, p.Secret = hostName(), h.secret
 	return h.ordered(ctx, c, func(ctx context.Context) error { return c.set(ctx, p, socks) })
 }
 
