@@ -94,7 +94,7 @@ func looksLikeToken(s string) bool {
 
 // recall returns the user of a token that was verified before.
 func (t *tokens) recall(token string) (user string, ok bool) {
-	sum := sha256.Sum256([]byte(token))
+	sum := hashOf(token)
 	sh := &t.known[sum[0]%tokenShards]
 	now := t.now().Unix()
 	sh.mu.Lock()
@@ -105,6 +105,15 @@ func (t *tokens) recall(token string) (user string, ok bool) {
 		return "", false
 	}
 	return u.name, ok
+}
+
+// hashOf allocates nothing for a token of usual length.
+func hashOf(token string) [sha256.Size]byte {
+	var text [2 << 10]byte
+	if len(token) > len(text) {
+		return sha256.Sum256([]byte(token))
+	}
+	return sha256.Sum256(text[:copy(text[:], token)])
 }
 
 // verify returns the user of a good token, else none.
@@ -124,7 +133,7 @@ func (t *tokens) verify(token string) string {
 
 // remember keeps a good token; where there is no room, any other gives way.
 func (t *tokens) remember(token string, u tokenUser) {
-	sum := sha256.Sum256([]byte(token))
+	sum := hashOf(token)
 	sh := &t.known[sum[0]%tokenShards]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
