@@ -96,6 +96,7 @@ type HTTP struct {
 	Exempt     []Exempt
 	User       string // system user that the HTTP gate's process runs as
 	ClientBits int    // IPv6 prefix length that makes one client, 48 to 128, default 64
+	Memory     int64  // bytes that the buckets of all rules take at most; default 256 MiB
 	Answers    Answers
 
 	Certificates []Certificate // what the listeners' TLS names, each pair once
@@ -168,6 +169,8 @@ const (
 	TokenBucket    Algorithm = "token-bucket"
 	SlidingLog     Algorithm = "sliding-log"
 	SlidingCounter Algorithm = "sliding-counter"
+	FixedWindow    Algorithm = "fixed-window"
+	Quota          Algorithm = "quota"
 )
 
 // Unit is what a rate counts.
@@ -193,11 +196,17 @@ type Rule struct {
 	Match     Match
 	Per       []Per // at least one, no two the same
 	Algorithm Algorithm
-	Rate      Rate  // token-bucket; for a limit, Amount per Interval is the limit and its window
+	Rate      Rate  // token-bucket; for a limit, Amount per Interval is the limit and its window; for a quota Calendar has the period
 	Burst     int64 // token-bucket: how much at once, in Rate.Unit; at least 1
 	Mode      Mode
 	Anonymous *Anonymous // HTTP: figures of requests that lack the identity in Per; nil: per client, same figures
 	Text      string     // the rule as one line of YAML, canonical
+
+	// HTTP gate.
+	Calendar     *Calendar // of a quota; else nil
+	CountRefused bool      // what is refused, by whichever rule, is charged too
+	Soft         int       // percent above the limit that pass and are marked; 0: none
+	Memory       int64     // most bytes that its buckets take; 0: as many as HTTP.Memory leaves
 
 	// Network gate.
 	SourceBits4 uint8      // per source: the prefix that makes one key; 0 means 32

@@ -2,19 +2,35 @@ package config
 
 import (
 	"math"
+	"slices"
 
 	"github.com/headgate/headgate/limit"
 )
 
-// figures reads exactly one of rate and limit, with what belongs to it.
+// ways are the keys that say how much, of which a rule has one.
+var ways = []string{"rate", "limit", "quota"}
+
+// figures reads exactly one of rate, limit and quota, with what belongs to it.
 func (rr *ruleReader) figures() {
+	var given []string
+	for _, key := range ways {
+		if rr.has(key) {
+			given = append(given, key)
+		}
+	}
 	switch {
-	case rr.has("rate") && rr.has("limit"):
-		rr.errorf(rr.keys["limit"], "`rate` and `limit` are two ways to count: remove one")
+	case len(given) > 1:
+		rr.errorf(rr.keys[given[1]], "`%s` and `%s` are two ways to count: remove one", given[0], given[1])
 		return
-	case rr.has("limit") && rr.rule.Gate == GateNetwork:
-		rr.errorf(rr.keys["limit"], "`limit` is for the http gate: use `rate` and `burst`")
+	case len(given) == 1 && given[0] != "rate" && rr.rule.Gate == GateNetwork:
+		rr.errorf(rr.keys[given[0]], "`%s` is for the http gate: use `rate` and `burst`", given[0])
 		return
+	case rr.has("quota"):
+		rr.rule.Algorithm = rr.algorithm(Quota)
+		if rate, ok := rr.quota(); ok {
+			rr.rule.Rate = rate
+			rr.rule.Calendar = rr.calendar()
+		}
 	case rr.has("limit"):
 		if rate, ok := rr.limit(); ok {
 			rr.rule.Rate = rate
@@ -22,12 +38,15 @@ func (rr *ruleReader) figures() {
 			rr.fits("limit", rr.object, rr.rule.Algorithm, rate)
 		}
 	case rr.meant["quota"] || rr.meant["concurrent"]:
-		// Reported as ways to count that this version does not have.
+		// Reported already, without a value or as one this version does not have.
 	case rr.need("rate", "say how much is admitted, such as `rate: 100/s`, or as `limit: 5/min` at the http gate"):
 		rr.rule.Algorithm = rr.algorithm(TokenBucket)
 		rr.rule.Rate, rr.rule.Burst = rr.bucket(rr.rule.Gate)
 	}
 }
+
+// ruleAlgorithms are those that a rule may name.
+var ruleAlgorithms = []string{string(TokenBucket), string(SlidingLog), string(SlidingCounter), string(FixedWindow)}
 
 // algorithm reads `algorithm`, which must fit the figures.
 func (rr *ruleReader) algorithm(fit Algorithm) Algorithm {
@@ -36,8 +55,10 @@ func (rr *ruleReader) algorithm(fit Algorithm) Algorithm {
 		return fit
 	}
 	switch a := Algorithm(w.text); {
-	case a != TokenBucket && a != SlidingLog && a != SlidingCounter:
-		rr.errorf(w.node, "%s", oneOf("algorithm", w.text, []string{"token-bucket", "sliding-log", "sliding-counter"}))
+	case !slices.Contains(ruleAlgorithms, w.text):
+		rr.errorf(w.node, "%s", oneOf("algorithm", w.text, ruleAlgorithms))
+	case fit == Quota:
+		rr.errorf(w.node, "a quota counts by the calendar: remove `algorithm`, or write `limit:` instead of `quota:`")
 	case a == TokenBucket && fit != TokenBucket:
 		rr.errorf(w.node, "a token-bucket has a rate: write `rate:` instead of `limit:`")
 	case a != TokenBucket && fit == TokenBucket:
@@ -66,21 +87,7 @@ func (rr *ruleReader) anonymous() {
 	if len(a.Per) > 1 || len(a.Per) == 1 && a.Per[0] != PerClient && a.Per[0] != PerTotal {
 		o.errorf(o.at("per"), "`anonymous` counts requests without %s: write `per: client` or `per: total`", list(rr.rule.lacks()))
 	}
-	other := map[string]string{"rate": "limit", "limit": "rate"}
-	for kind, wrong := range other {
-		if !rr.has(kind) || rr.has(wrong) {
-			continue
-		}
-		if o.has(wrong) {
-			o.errorf(o.keys[wrong], "the rule has a %s: `anonymous` needs `%s` too", kind, kind)
-		} else if o.need(kind, "give the figures of requests without "+list(rr.rule.lacks())) {
-			if kind == "rate" {
-				a.Rate, a.Burst = o.bucket(GateHTTP)
-			} else {
-				a.Rate, _ = o.limit()
-			}
-		}
-	}
+	rr.sameWay(o, a)
 	rr.rule.Anonymous = a
 	if !rr.has("limit") {
 		return
@@ -91,11 +98,45 @@ func (rr *ruleReader) anonymous() {
 	rr.fits("limit", o, rr.rule.Algorithm, a.Rate)
 }
 
+// sameWay reads the figures of a, which count in the way that the rule does.
+func (rr *ruleReader) sameWay(o *object, a *Anonymous) {
+	way := ""
+	for _, key := range ways {
+		switch {
+		case !rr.has(key):
+		case way != "":
+			return // reported already
+		default:
+			way = key
+		}
+	}
+	for _, key := range ways {
+		if way != "" && key != way && o.has(key) {
+			o.errorf(o.keys[key], "the rule has a %s: `anonymous` needs `%s` too", way, way)
+			return
+		}
+	}
+	if way == "" || !o.need(way, "give the figures of requests without "+list(rr.rule.lacks())) {
+		return
+	}
+	switch way {
+	case "rate":
+		a.Rate, a.Burst = o.bucket(GateHTTP)
+	case "limit":
+		a.Rate, _ = o.limit()
+	case "quota":
+		a.Rate, _ = o.quota()
+		rr.samePeriod(o, a.Rate)
+	}
+}
+
 // fits reports a limit that its algorithm cannot hold.
 func (rr *ruleReader) fits(key string, o *object, a Algorithm, r Rate) {
 	switch {
 	case a == SlidingLog && r.Amount > limit.MaxLog:
 		rr.errorf(o.at(key), "limit %s is too large for a sliding-log: the most is %d, or use sliding-counter", r, limit.MaxLog)
+	case a == FixedWindow && r.Amount > limit.MaxTally:
+		rr.errorf(o.at(key), "limit %s is too large for a fixed-window: the most is %d", r, int64(limit.MaxTally))
 	case a == SlidingCounter && r.Amount > math.MaxUint32:
 		rr.errorf(o.at(key), "limit %s is too large for a sliding-counter: the most is %d, or use `rate`", r, uint32(math.MaxUint32))
 	}

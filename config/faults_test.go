@@ -79,7 +79,7 @@ func TestFaults(t *testing.T) {
 		{"version: 1\nescalate: {after: 50/10s}\n", "c.yaml:2:1: this version does not have `escalate` yet; remove it"},
 		{"version: 1\nfleet: {name: edge}\n", "c.yaml:2:1: this version does not have `fleet` yet"},
 		{"version: 1\ninclude: rules.d\n", "c.yaml:2:1: this version does not have `include` yet"},
-		{"version: 1\nquota: 5/day\n", "c.yaml:2:1: this version does not have `quota` yet"},
+		{"version: 1\nconcurrent: 5\n", "c.yaml:2:1: this version does not have `concurrent` yet"},
 
 		{"version: 1\nnetwork: {interfaces: [eth0, eth0]}\n", "c.yaml:2:30: interface \"eth0\" is there twice"},
 		{"version: 1\nnetwork: {interfaces: [a/b]}\n", "c.yaml:2:24: \"a/b\" is no interface name"},

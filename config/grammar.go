@@ -29,7 +29,7 @@ var (
 	httpLevel = &level{"http", "`http`", []key{
 		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
 		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""}, {"client_from", "x-forwarded-for"},
-		{"tls", ""},
+		{"tls", ""}, {"memory", "256MiB"},
 	}}
 	listenerLevel = &level{"http.listeners", "an item of `http.listeners`", []key{
 		{"address", ""}, {"door", "proxy"}, {"upstream", ""}, {"dialect", ""}, {"proxy_protocol", "false"},
@@ -52,6 +52,7 @@ var (
 	exemptLevel = &level{"http.exempt", "an item of `http.exempt`", []key{{"path", ""}, {"from", ""}}}
 	ruleLevel   = &level{"rules", "a rule", []key{
 		{"name", ""}, {"gate", ""}, {"match", ""}, {"per", ""}, {"rate", ""}, {"burst", ""}, {"limit", ""},
+		{"quota", ""}, {"time_zone", "UTC"}, {"anchor", ""}, {"count_refused", "false"}, {"soft", ""}, {"memory", ""},
 		{"algorithm", ""}, {"mode", "enforce"}, {"anonymous", ""}, {"unknown", ""}, {"overrides", ""}, {"then", ""},
 	}}
 	matchLevel = &level{"rules.match", "a rule's `match`", []key{
@@ -61,11 +62,11 @@ var (
 	}}
 	overrideLevel = &level{"rules.overrides", "an item of a rule's `overrides`", []key{
 		{"owner", ""}, {"plan", ""}, {"key", ""}, {"from", ""},
-		{"rate", ""}, {"burst", ""}, {"limit", ""}, {"until", ""}, {"why", ""},
+		{"rate", ""}, {"burst", ""}, {"limit", ""}, {"quota", ""}, {"until", ""}, {"why", ""},
 	}}
 	thenLevel      = &level{"rules.then", "a rule's `then`", []key{{"block", ""}, {"after", ""}}}
 	anonymousLevel = &level{"rules.anonymous", "a rule's `anonymous`", []key{
-		{"per", "client"}, {"rate", ""}, {"burst", ""}, {"limit", ""},
+		{"per", "client"}, {"rate", ""}, {"burst", ""}, {"limit", ""}, {"quota", ""},
 	}}
 	adminLevel = &level{"admin", "`admin`", []key{
 		{"socket", "/run/headgate/headgate.sock"}, {"listen", "127.0.0.1:9317"},
@@ -97,15 +98,14 @@ var later = map[string][]string{
 	"http":            {"terminates"},
 	"http.identities": {"tenant"},
 	"rules": {
-		"quota", "time_zone", "concurrent", "scope",
-		"count_refused", "cost", "until",
+		"concurrent", "scope", "cost", "until",
 	},
 	"rules.match":     {"user", "tenant", "owner"},
-	"rules.anonymous": {"quota", "concurrent", "overrides"},
-	"rules.overrides": {"quota", "tenant", "user"},
+	"rules.anonymous": {"concurrent", "overrides"},
+	"rules.overrides": {"tenant", "user"},
 
 	"per value":       {"route"},
-	"algorithm value": {"leaky-bucket", "fixed-window", "gcra"},
+	"algorithm value": {"leaky-bucket", "gcra"},
 	"door value":      {"forward-auth", "nginx", "traefik", "caddy", "haproxy", "envoy", "rls", "middleware", "rlqs"},
 }
 
@@ -113,6 +113,7 @@ var later = map[string][]string{
 // exact match on another level and before near spellings.
 var foreign = map[string]string{
 	"by": "per", "limit_by": "per", "keyed_by": "per", "id": "name",
+	"timezone": "time_zone", "tz": "time_zone", "billing_day": "anchor", "allowance": "quota", "count_failed": "count_refused",
 	"requests": "limit", "max": "limit", "average": "rate", "rps": "rate", "pps": "rate",
 	"burst_size": "burst", "capacity": "burst",
 	"whitelist": "allow", "allowlist": "allow", "blacklist": "block", "blocklist": "block", "deny": "block",

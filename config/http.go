@@ -19,6 +19,7 @@ func (o *object) http() HTTP {
 	}
 	h.User = o.user()
 	h.ClientBits = o.clientBits()
+	h.Memory = o.memory(leastMemory)
 	h.Answers = o.section("answers", answersLevel).answers()
 	h.Certificates = o.certificates
 	return h

@@ -58,7 +58,7 @@ func (rr *ruleReader) overrides() {
 }
 
 func (rr *ruleReader) sourceOverride(o *object, over *Override) {
-	for _, key := range []string{"owner", "plan", "key", "limit", "until"} {
+	for _, key := range []string{"owner", "plan", "key", "limit", "quota", "until"} {
 		if o.has(key) {
 			o.errorf(o.keys[key], "`%s` in an override is for the http gate: remove it", key)
 		}
@@ -81,7 +81,7 @@ func (rr *ruleReader) clientOverride(o *object, over *Override) {
 		o.errorf(o.node, "say whom the override is for: owner, plan, key or from")
 	}
 	over.Until = o.until(time.UTC)
-	for _, kind := range []string{"rate", "limit"} {
+	for _, kind := range ways {
 		switch {
 		case !rr.has(kind) && o.has(kind):
 			o.errorf(o.keys[kind], "an override has figures of the rule's own kind, and the rule has no %s", kind)
@@ -92,13 +92,18 @@ func (rr *ruleReader) clientOverride(o *object, over *Override) {
 }
 
 // overrideFigures reads figures of the kind that the rule has. Those of a limit
-// keep its window: what was spent in one cannot be told in another.
+// or quota keep its window: what was spent in one cannot be told in another.
 func (rr *ruleReader) overrideFigures(o *object, over *Override, kind string) {
-	if !o.need(kind, fmt.Sprintf("the rule has a %s: give the override's, such as `%s: %s`", kind, kind, rr.rule.Rate)) {
+	if !o.need(kind, fmt.Sprintf("the rule has a %s: give the override's, such as `%s: %s`", kind, kind, rr.rule.amount())) {
 		return
 	}
-	if kind == "rate" {
+	switch kind {
+	case "rate":
 		over.Rate, over.Burst = o.bucket(GateHTTP)
+		return
+	case "quota":
+		over.Rate, _ = o.quota()
+		rr.samePeriod(o, over.Rate)
 		return
 	}
 	rate, ok := o.limit()

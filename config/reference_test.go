@@ -61,7 +61,7 @@ func TestReferenceReads(t *testing.T) {
 				Algorithms: []string{"RS256", "ES256"},
 			},
 			Exempt: []Exempt{{"/healthz", []netip.Prefix{p("10.0.0.0/8")}}},
-			User:   "headgate", ClientBits: 64,
+			User:   "headgate", ClientBits: 64, Memory: 256 << 20,
 			Answers: Answers{
 				Dialect: IETF, Reset: ResetDelta, Jitter: 10, CORS: CORS{Origins: []string{"https://app.example"}},
 				Body: Body{File: "reference-refused.html", Type: "text/html; charset=utf-8"},
@@ -79,7 +79,7 @@ func TestReferenceReads(t *testing.T) {
 	for _, r := range c.Rules {
 		names = append(names, r.Name)
 	}
-	if !slices.Equal(names, []string{"per-source", "dns", "syn", "flood", "cap", "login", "api", "search", "exports"}) {
+	if !slices.Equal(names, []string{"per-source", "dns", "syn", "flood", "cap", "login", "api", "search", "exports", "monthly"}) {
 		t.Errorf("rules %v", names)
 	}
 	if len(c.HTTP.Keys) != 2 || c.HTTP.Keys[0].Owner != "acme" || c.HTTP.Keys[1].Tenant != "" {

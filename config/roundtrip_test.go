@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/limit"
 )
 
 var samePrefix = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
@@ -38,7 +41,10 @@ func TestJSONReadsBack(t *testing.T) {
 		want.Text = want.text()
 		m := map[string]any{"name": want.Name, "per": want.perWords(), "mode": want.Mode, "gate": want.Gate, "match": map[string]any{}}
 		figures(m, want.Algorithm, want.Rate, want.Burst)
-		m["algorithm"] = want.Algorithm
+		if m["algorithm"] = want.Algorithm; want.Algorithm == Quota {
+			delete(m, "algorithm")
+		}
+		putCounting(m, &want)
 		if a := want.Anonymous; a != nil {
 			inner := map[string]any{"per": a.Per}
 			figures(inner, want.Algorithm, a.Rate, a.Burst)
@@ -127,12 +133,35 @@ func putOverrides(m map[string]any, r *Rule) {
 
 func figures(m map[string]any, a Algorithm, r Rate, burst int64) {
 	switch {
+	case a == Quota:
+		m["quota"] = quotaText(r)
 	case a != TokenBucket:
 		m["limit"] = r.String()
 	case r.Unit == Bytes:
 		m["rate"], m["burst"] = r.String(), bytesText(burst, false)
 	default:
 		m["rate"], m["burst"] = r.String(), burst
+	}
+}
+
+func putCounting(m map[string]any, r *Rule) {
+	if c := r.Calendar; c != nil {
+		m["time_zone"] = c.TimeZone
+		switch c.Every {
+		case "week":
+			m["anchor"] = weekdays[c.Anchor]
+		case "month":
+			m["anchor"] = c.Anchor
+		}
+	}
+	if r.CountRefused {
+		m["count_refused"] = true
+	}
+	if r.Soft > 0 {
+		m["soft"] = fmt.Sprintf("%d%%", r.Soft)
+	}
+	if r.Memory > 0 {
+		m["memory"] = fmt.Sprintf("%dB", r.Memory)
 	}
 }
 
@@ -274,6 +303,9 @@ func drawHTTP(t *rapid.T, r *Rule) {
 	}
 	figures := func() (Rate, int64) {
 		for {
+			if r.Algorithm == Quota {
+				return Rate{rapid.Int64Range(1, limit.MaxTally).Draw(t, "quota"), r.Calendar.interval(), Count}, 0
+			}
 			rate := drawRate(t, Count)
 			if r.Algorithm == TokenBucket {
 				return rate, drawBurst(t, rate)
@@ -283,7 +315,10 @@ func drawHTTP(t *rapid.T, r *Rule) {
 			}
 		}
 	}
-	r.Algorithm = rapid.SampledFrom([]Algorithm{TokenBucket, SlidingLog, SlidingCounter}).Draw(t, "algorithm")
+	r.Algorithm = rapid.SampledFrom([]Algorithm{TokenBucket, SlidingLog, SlidingCounter, FixedWindow, Quota}).Draw(t, "algorithm")
+	if r.Algorithm == Quota {
+		r.Calendar = drawCalendar(t)
+	}
 	r.Rate, r.Burst = figures()
 	for i := range rapid.IntRange(0, 2).Draw(t, "overrides") {
 		r.Overrides = append(r.Overrides, drawOverride(t, r, i, figures))
@@ -293,6 +328,36 @@ func drawHTTP(t *rapid.T, r *Rule) {
 		a.Rate, a.Burst = figures()
 		r.Anonymous = a
 	}
+	r.CountRefused = rapid.Bool().Draw(t, "count refused")
+	if r.Algorithm != TokenBucket && r.Rate.Amount >= 100 && r.Anonymous == nil && len(r.Overrides) == 0 && rapid.Bool().Draw(t, "soft") {
+		r.Soft = rapid.IntRange(1, 100).Draw(t, "percent")
+	}
+	if rapid.Bool().Draw(t, "bounded") {
+		r.Memory = rapid.Int64Range(leastRuleMemory, mostMemory).Draw(t, "memory")
+	}
+}
+
+func drawCalendar(t *rapid.T) *Calendar {
+	c := &Calendar{
+		Every:    rapid.SampledFrom(periods).Draw(t, "every").name,
+		TimeZone: rapid.SampledFrom([]string{"UTC", "America/Sao_Paulo", "Asia/Kolkata", "Etc/GMT+3"}).Draw(t, "zone"),
+	}
+	switch c.Every {
+	case "week":
+		c.Anchor = rapid.IntRange(0, 6).Draw(t, "weekday")
+	case "month":
+		c.Anchor = rapid.IntRange(1, 31).Draw(t, "day of month")
+	}
+	return c
+}
+
+func (c *Calendar) interval() time.Duration {
+	for _, p := range periods {
+		if p.name == c.Every {
+			return p.interval
+		}
+	}
+	return 0
 }
 
 // drawOverride draws one that differs from others in whom it is for by i.

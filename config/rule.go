@@ -60,6 +60,7 @@ func (r *reader) readRule(n ast.Node, unnamed string) Rule {
 	rr.figures()
 	rr.anonymous()
 	rr.overrides()
+	rr.counting()
 	rr.unknown()
 	rr.then()
 	if len(r.errs) == before {

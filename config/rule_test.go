@@ -133,9 +133,8 @@ func TestRuleFaults(t *testing.T) {
 		{"{name: a, per: source, rate: 1/s, then: {block: 31d, after: 1/s}}", "r:1:49: rule \"a\": block \"31d\": from 1s to 30d"},
 		{"{name: a, per: source, rate: 1/s, overrides: [{from: 10.0.0.0/8, rate: 1MB/s}]}", "r:1:72: rule \"a\": rate 1MB/s counts bytes, and the rule packets"},
 		{"{name: a, per: client, rate: 1/s, then: {block: 60s, after: 1/s}}", "r:1:35: rule \"a\": this version does not have `then` at the http gate yet"},
-		{"{name: a, per: client, quota: 5/day}", "r:1:24: rule \"a\": this version does not have `quota` yet"},
 		{"{name: a, per: client, concurrent: 5}", "r:1:24: rule \"a\": this version does not have `concurrent` yet"},
-		{"{name: a, per: client, limit: 1/s, algorithm: fixed-window}", "r:1:47: rule \"a\": this version does not have `algorithm: fixed-window` yet"},
+		{"{name: a, per: client, limit: 1/s, algorithm: leaky-bucket}", "r:1:47: rule \"a\": this version does not have `algorithm: leaky-bucket` yet"},
 
 		// RC-022: 0 and less are refused, at either gate, with the smallest legal value.
 		{"{name: a, per: client, rate: 1/s, burst: 0}", "r:1:42: rule \"a\": burst \"0\" admits nothing: the smallest is 1"},

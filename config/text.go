@@ -28,6 +28,7 @@ func (r Rule) text() string {
 	}
 	f.words("per", r.perWords())
 	f.figures(r.Algorithm, r.Rate, r.Burst)
+	f.calendar(r.Calendar)
 	if derived := r.derivedAlgorithm(); r.Algorithm != derived {
 		f.word("algorithm", string(r.Algorithm))
 	}
@@ -40,6 +41,7 @@ func (r Rule) text() string {
 		inner.figures(r.Algorithm, a.Rate, a.Burst)
 		f.raw("anonymous", inner.String())
 	}
+	r.counting(&f)
 	r.extras(&f)
 	return f.String()
 }
@@ -73,8 +75,8 @@ func (r Rule) saysNoGate() bool {
 
 // derivedAlgorithm returns the algorithm that r has if it names none.
 func (r Rule) derivedAlgorithm() Algorithm {
-	if r.Algorithm == TokenBucket {
-		return TokenBucket
+	if r.Algorithm == TokenBucket || r.Algorithm == Quota {
+		return r.Algorithm
 	}
 	most := r.Rate.Amount
 	if r.Anonymous != nil {
@@ -165,7 +167,12 @@ func (f *flow) words(key string, values []string) {
 }
 
 func (f *flow) figures(a Algorithm, r Rate, burst int64) {
-	if a != TokenBucket {
+	switch a {
+	case TokenBucket:
+	case Quota:
+		f.word("quota", quotaText(r))
+		return
+	default:
 		f.word("limit", r.String())
 		return
 	}

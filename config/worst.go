@@ -12,18 +12,19 @@ import (
 // idleness: a bucket admits burst + rate·T in any time T, which is more than
 // the number in the rate (a common surprise), a limit admits N in any window.
 func WorstCase(r Rule) string {
-	s := worst(r.Algorithm, r.Rate, r.Burst)
+	s := r.worst(r.Rate, r.Burst)
 	if a := r.Anonymous; a != nil {
-		s += fmt.Sprintf("; without %s, per %s: %s", list(r.lacks()), joinPer(a.Per), worst(r.Algorithm, a.Rate, a.Burst))
+		s += fmt.Sprintf("; without %s, per %s: %s", list(r.lacks()), joinPer(a.Per), r.worst(a.Rate, a.Burst))
 	}
+	s += r.worstCounting()
 	for _, o := range r.Overrides {
-		s += fmt.Sprintf("; %s: %s", o.inWords(), worst(r.Algorithm, o.Rate, o.Burst))
+		s += fmt.Sprintf("; %s: %s", o.inWords(), r.worst(o.Rate, o.Burst))
 		if !o.Until.IsZero() {
 			s += ", until " + o.Until.Format("2006-01-02 15:04 MST")
 		}
 	}
 	if u := r.Unknown; u != nil {
-		s += fmt.Sprintf("; sources without a bucket together: %s", worst(r.Algorithm, *u, max(u.Amount, u.perSecond())))
+		s += fmt.Sprintf("; sources without a bucket together: %s", r.worst(*u, max(u.Amount, u.perSecond())))
 	}
 	if t := r.Then; t != nil && r.Mode != Watch {
 		s += fmt.Sprintf("; a source refused more than %d times at once, or faster than %s, is blocked for %s",
@@ -35,9 +36,17 @@ func WorstCase(r Rule) string {
 	return s
 }
 
-func worst(a Algorithm, r Rate, burst int64) string {
-	if a != TokenBucket {
-		return fmt.Sprintf("limit %s: up to %s in any %s", r, amountText(r.Amount, Count), span(r.Interval))
+func (rule Rule) worst(r Rate, burst int64) string {
+	n := amountText(r.Amount, Count)
+	switch rule.Algorithm {
+	case TokenBucket:
+	case Quota:
+		return fmt.Sprintf("quota %s: up to %s in each %s", quotaText(r), n, rule.Calendar)
+	case FixedWindow:
+		return fmt.Sprintf("limit %s in fixed windows: up to %s in each %s of the clock, and so %s in a moment around its end",
+			r, n, span(r.Interval), amountText(2*r.Amount, Count))
+	default:
+		return fmt.Sprintf("limit %s: up to %s in any %s", r, n, span(r.Interval))
 	}
 	s := fmt.Sprintf("%s, burst %s: up to %s in the first %s",
 		r, amountText(burst, r.Unit), amountText(atMost(burst, r, r.Interval), r.Unit), span(r.Interval))

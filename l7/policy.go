@@ -74,6 +74,7 @@ type rule struct {
 	counts *counts // nil: not reported
 
 	account    *limit.Account // of all its buckets
+	memory     int64          // that they may take; 0: no bound of their own
 	dimensions string         // that partition the quota, as parameters of RateLimit-Partition
 }
 
@@ -129,7 +130,7 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 	for i := range c.rules {
 		r := &c.rules[i]
 		r.counts = counted(r.name)
-		r.account = store.Account(r.id, r.limit, 0)
+		r.account = store.Account(r.id, r.limit, r.memory)
 	}
 	return c, nil
 }
@@ -191,25 +192,25 @@ func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
 	if r.Rate.Unit != config.Count && r.Rate.Unit != "" {
 		return rule{}, fmt.Errorf("the HTTP gate counts requests, not %s: write the rate as a number per time", r.Rate.Unit)
 	}
-	ready = rule{name: r.Name, watch: r.Mode == config.Watch}
+	ready = rule{name: r.Name, watch: r.Mode == config.Watch, memory: r.Memory}
 	if ready.match, err = newMatcher(r.Match); err != nil {
 		return rule{}, err
 	}
 	if ready.per, err = newPer(r.Per); err != nil {
 		return rule{}, err
 	}
-	if ready.limit, err = newLimit(r.Algorithm, r.Rate, r.Burst); err != nil {
+	if ready.limit, err = newLimit(store, &r, r.Rate, r.Burst); err != nil {
 		return rule{}, err
 	}
 	ready.asks = slices.Contains(ready.per, config.PerUser) || ready.match.asksUser()
-	if ready.overrides, err = newOverrides(r); err != nil {
+	if ready.overrides, err = newOverrides(r, store); err != nil {
 		return rule{}, err
 	}
 	ready.lost, ready.spare = []config.Per{config.PerClient}, ready.limit
 	ready.anonymous = r.Anonymous != nil
 	if a := r.Anonymous; a != nil {
 		if ready.lost, err = newPer(a.Per); err == nil {
-			ready.spare, err = newLimit(r.Algorithm, a.Rate, a.Burst)
+			ready.spare, err = newLimit(store, &r, a.Rate, a.Burst)
 		}
 		if err == nil && slices.ContainsFunc(ready.lost, isIdentity) {
 			err = errors.New("who lacks an identity is not counted by one: use per: client")
@@ -244,18 +245,6 @@ func newPer(per []config.Per) ([]config.Per, error) {
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(per))), nil
-}
-
-func newLimit(a config.Algorithm, r config.Rate, burst int64) (limit.Limit, error) {
-	switch a {
-	case config.TokenBucket:
-		return limit.NewRate(r.Amount, r.Interval, burst)
-	case config.SlidingLog:
-		return limit.NewWindow(limit.SlidingLog, r.Amount, r.Interval)
-	case config.SlidingCounter:
-		return limit.NewWindow(limit.SlidingCounter, r.Amount, r.Interval)
-	}
-	return limit.Limit{}, fmt.Errorf("algorithm %q is not known: use token-bucket, sliding-log or sliding-counter", a)
 }
 
 // newPreflight returns the built-in rule for CORS preflights: a browser sends

@@ -69,7 +69,7 @@ type Gate struct {
 // policy.
 func New(log *slog.Logger) *Gate {
 	begin := time.Now()
-	return &Gate{
+	g := &Gate{
 		Clock:       func() time.Duration { return time.Since(begin) },
 		Wall:        time.Now,
 		blur:        newBlur(),
@@ -79,6 +79,8 @@ func New(log *slog.Logger) *Gate {
 		servers: map[*http.Server]struct{}{},
 		stop:    make(chan struct{}),
 	}
+	g.store.Wall = func() time.Time { return g.Wall() }
+	return g
 }
 
 func (g *Gate) now() limit.Ticks { return limit.FromDuration(g.Clock()) }
@@ -118,6 +120,7 @@ func (g *Gate) SetPolicy(p Policy) error {
 	ready.wall = g.Wall
 	g.counts = next
 	g.policy.Store(ready)
+	g.store.SetMemory(int(p.HTTP.Memory))
 	g.store.Keep(ready.accounts())
 	return nil
 }

@@ -93,3 +93,37 @@ func (c *Calendar) length() time.Duration {
 	start, end := c.cut.around(c.wall())
 	return end.Sub(start)
 }
+
+// calendarName is what makes a calendar.
+type calendarName struct {
+	length time.Duration // 0: of unit, zone and anchor
+	unit   Unit
+	zone   string
+	anchor int
+}
+
+// Aligned returns NewAligned's calendar by s.Wall, always the same one for a
+// length: what is counted survives a change of the rules.
+func (s *Store) Aligned(length time.Duration) (*Calendar, error) {
+	return s.calendar(calendarName{length: length}, func() (*Calendar, error) { return NewAligned(length, s.Wall) })
+}
+
+// Calendar returns NewCalendar's calendar by s.Wall, always the same one for the
+// same periods.
+func (s *Store) Calendar(unit Unit, zone *time.Location, anchor int) (*Calendar, error) {
+	name := calendarName{unit: unit, zone: zone.String(), anchor: anchor}
+	return s.calendar(name, func() (*Calendar, error) { return NewCalendar(unit, zone, anchor, s.Wall) })
+}
+
+func (s *Store) calendar(name calendarName, make func() (*Calendar, error)) (*Calendar, error) {
+	s.sharing.Lock()
+	defer s.sharing.Unlock()
+	if c := s.calendars[name]; c != nil {
+		return c, nil
+	}
+	c, err := make()
+	if err == nil {
+		s.calendars[name] = c
+	}
+	return c, err
+}

@@ -3,6 +3,7 @@ package limit
 import (
 	"math/bits"
 	"sync"
+	"time"
 )
 
 const (
@@ -25,6 +26,10 @@ const (
 // Three eighths of the memory are for token buckets, a quarter for logs, an
 // eighth each for counters, for fixed windows and quotas, and for held keys.
 type Store struct {
+	// Wall is the wall clock of fixed windows and quotas. It may be replaced
+	// before the first call of Aligned and Calendar.
+	Wall func() time.Time
+
 	hasher   Hasher
 	shards   []shard
 	shift    uint8 // of a key's high word to its shard
@@ -35,6 +40,7 @@ type Store struct {
 	slots      int // so many were ever used
 	freed      []uint16
 	overflowed uint64
+	calendars  map[calendarName]*Calendar
 }
 
 type shard struct {
@@ -55,7 +61,7 @@ func NewStore(memory int) *Store {
 	}
 	n := min(max(memory/shardMemory, 1), maxShards)
 	log := bits.Len(uint(n)) - 1
-	s := &Store{hasher: NewHasher(), shards: make([]shard, 1<<log), shift: uint8(64 - log), names: map[Key]*Account{}}
+	s := &Store{hasher: NewHasher(), shards: make([]shard, 1<<log), shift: uint8(64 - log), names: map[Key]*Account{}, calendars: map[calendarName]*Calendar{}, Wall: time.Now}
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.buckets.accounts, sh.logs.accounts, sh.counters.accounts = &s.accounts, &s.accounts, &s.accounts

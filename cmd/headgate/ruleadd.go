@@ -29,6 +29,10 @@ type ruleFlags struct {
 	from, to, except, sourcePorts, icmpTypes, vlan, iface []string
 	tcpFlags, unknown, thenBlock, thenAfter               string
 	override                                              []string
+
+	// HTTP gate
+	quota, zone, anchor, soft, memory string
+	countRefused                      bool
 }
 
 func newRuleAdd(e *env) *cobra.Command {
@@ -51,6 +55,7 @@ in. Sessions from network.management, and from what is allowed, pass all rules.`
   headgate rule add udp --protocol udp --per total --rate 50000/s --for 2h --why "ticket 81"
   headgate rule add drip --from 203.0.113.0/24 --protocol udp --per source/24,56 --rate 100/s --then-block 60s --then-after 100/1s
   headgate rule add login --method POST --path /login --per client --limit 5/min
+  headgate rule add daily --per key --quota 1000/day --time-zone America/Sao_Paulo
   headgate rule add search --path '/search/**' --per key --rate 10/s --mode watch --why "ticket 81"
   echo '{name: login, match: {path: /login}, per: client, limit: 5/min}' | headgate rule add --file -`,
 		Args: cobra.MaximumNArgs(1),
@@ -89,7 +94,13 @@ in. Sessions from network.management, and from what is allowed, pass all rules.`
 	flags.StringVar(&f.rate, "rate", "", "long-term `rate`: 200/s, 5/min, 2Mbit/s")
 	flags.StringVar(&f.burst, "burst", "", "how much may come `at once` after idleness")
 	flags.StringVar(&f.limit, "limit", "", "at most so many `in any window`: 5/min")
-	flags.StringVar(&f.algorithm, "algorithm", "", "token-bucket, sliding-log or sliding-counter")
+	flags.StringVar(&f.algorithm, "algorithm", "", "token-bucket, sliding-log, sliding-counter or fixed-window")
+	flags.StringVar(&f.quota, "quota", "", "so many in each day, week or month of the `calendar`: 1000/day")
+	flags.StringVar(&f.zone, "time-zone", "", "of a quota: a `name` of the IANA database, America/Sao_Paulo")
+	flags.StringVar(&f.anchor, "anchor", "", "the `day` on which a quota's month or week begins: 15, sunday")
+	flags.StringVar(&f.soft, "soft", "", "how many `percent` above the limit pass and are marked: 10%")
+	flags.BoolVar(&f.countRefused, "count-refused", false, "charge what is refused too: asking on keeps a client out")
+	flags.StringVar(&f.memory, "memory", "", "most `memory` that the rule's buckets take: 16MiB")
 	flags.StringSliceVar(&f.method, "method", nil, "HTTP methods")
 	flags.StringArrayVar(&f.path, "path", nil, "path, path with {names}, or subtree /x/**; may be repeated")
 	flags.StringSliceVar(&f.host, "host", nil, "host names; *.example.com is any below it")
@@ -171,6 +182,14 @@ func (f *ruleFlags) mapping(name string) []byte {
 	top.text("burst", f.burst)
 	top.text("limit", f.limit)
 	top.text("algorithm", f.algorithm)
+	top.text("quota", f.quota)
+	top.text("time_zone", f.zone)
+	top.text("anchor", f.anchor)
+	top.text("soft", f.soft)
+	top.text("memory", f.memory)
+	if f.countRefused {
+		top = append(top, `"count_refused":true`)
+	}
 	top.text("mode", f.mode)
 	top.text("unknown", f.unknown)
 	var then pairs
