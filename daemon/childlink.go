@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/exec"
 	"reflect"
 	"sync"
 	"time"
@@ -17,7 +16,7 @@ import (
 
 // childLink is the daemon's side of one HTTP gate process.
 type childLink struct {
-	cmd    *exec.Cmd
+	proc   *process
 	down   *frames
 	exited chan struct{} // closed when the process is gone
 	how    error         // how it ended; set before exited is closed
@@ -30,33 +29,42 @@ type childLink struct {
 }
 
 // startChild starts a process that has no policy yet.
-func startChild(acc account, stderr io.Writer) (*childLink, error) {
+func startChild(by *launcherLink) (*childLink, error) {
 	down, theirs, err := socketpair()
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := spawn(acc, theirs, stderr)
+	proc, err := by.start(theirs)
 	theirs.Close()
 	if err != nil {
 		down.Close()
 		return nil, err
 	}
 	c := &childLink{
-		cmd:     cmd,
+		proc:    proc,
 		down:    down,
 		exited:  make(chan struct{}),
 		waiting: map[uint64]chan answer{},
 		doors:   map[string]config.Listener{},
 	}
-	listened := make(chan error, 1)
-	go func() { listened <- c.listen() }()
 	go func() {
-		waited := cmd.Wait()
-		down.Close()
-		c.how = cause(waited, <-listened)
+		listened := c.listen()
+		select {
+		case <-proc.ended:
+			c.how = cause(proc.how, listened)
+		case <-by.gone: // nobody tells how it ended
+			c.how = cause(nil, listened)
+		}
 		close(c.exited)
 	}()
 	return c, nil
+}
+
+// end ends the child at once. One whose launcher is gone sees the end of the
+// link, and drains.
+func (c *childLink) end() {
+	c.proc.kill()
+	c.down.Close()
 }
 
 // cause says how a child ended, from its exit and from what the link saw.
@@ -77,7 +85,7 @@ func (c *childLink) listen() error {
 		var a answer
 		err := c.down.read(&a)
 		if err != nil {
-			c.cmd.Process.Kill()
+			c.end()
 			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
@@ -109,7 +117,7 @@ func (c *childLink) ask(ctx context.Context, o order, fds []int) (answer, error)
 	deadline, _ := ctx.Deadline()
 	if err := c.down.write(o, fds, deadline); err != nil {
 		// Half a frame may be out, so nothing more can be said to this child.
-		c.cmd.Process.Kill()
+		c.end()
 		return answer{}, fmt.Errorf("write to the HTTP gate's process: %w", err)
 	}
 	select {
@@ -161,7 +169,7 @@ func (c *childLink) stop() {
 	select {
 	case <-c.exited:
 	case <-time.After(time.Until(deadline)):
-		c.cmd.Process.Kill()
+		c.end()
 		<-c.exited
 	}
 }

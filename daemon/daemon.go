@@ -114,6 +114,10 @@ func Run(ctx context.Context, o Options) error {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
+	if err := giveUpPrivilege(o.Log); err != nil {
+		d.http.close()
+		return err
+	}
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return d.http.run(ctx) })

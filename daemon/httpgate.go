@@ -32,6 +32,7 @@ type httpGate struct {
 
 	changing sync.Mutex // one apply or start at a time
 	acc      account
+	launcher *launcherLink // starts the children; nil: none was needed yet
 
 	mu       sync.Mutex
 	want     l7.Policy
@@ -58,6 +59,9 @@ func (h *httpGate) apply(ctx context.Context, p l7.Policy) error {
 	defer h.changing.Unlock()
 	if n := len(p.HTTP.Listeners); n > maxFDs {
 		return fmt.Errorf("%d http listeners are over %d", n, maxFDs)
+	}
+	if err := h.checkLauncher(p); err != nil {
+		return err
 	}
 	h.mu.Lock()
 	old, child := h.want, h.child
@@ -97,7 +101,7 @@ func (h *httpGate) ordered(ctx context.Context, c *childLink, order func(context
 	defer cancel()
 	err := order(ctx)
 	if err != nil && !errors.Is(err, errRefused) {
-		c.cmd.Process.Kill()
+		c.end()
 		err = fmt.Errorf("%w (it was ended and is started again: try once more)", err)
 	}
 	return err
@@ -143,23 +147,61 @@ func (h *httpGate) start(ctx context.Context) error {
 	if whole != nil {
 		p = whole()
 	}
-	c, err := startChild(h.acc, h.stderr)
+	if err := h.launch(); err != nil {
+		return err
+	}
+	c, err := startChild(h.launcher)
 	if err != nil {
 		return err
 	}
 	if err := h.give(ctx, c, p, socks); err != nil {
-		c.cmd.Process.Kill()
+		c.end()
 		<-c.exited
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.child = c
-	h.log.Info("http gate up", "pid", c.cmd.Process.Pid, "user", h.acc.name)
+	h.log.Info("http gate up", "pid", c.proc.pid, "user", h.acc.name)
 	return nil
 }
 
-// run keeps a child up while one is wanted, until ctx ends.
+// errNoLauncher means that no HTTP gate process can be started any more: the
+// daemon gave up the right to another user once it was up.
+var errNoLauncher = errors.New("nothing is left that could start the HTTP gate's process (restart headgate)")
+
+// launch sees to it that there is a launcher.
+func (h *httpGate) launch() error {
+	if h.launcher.alive() {
+		return nil
+	}
+	if err := h.acc.checkChange(); err != nil {
+		return fmt.Errorf("%w: %w", errNoLauncher, err)
+	}
+	l, err := startLauncher(h.acc, h.stderr)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.launcher = l
+	return nil
+}
+
+// checkLauncher refuses a policy that needs a launcher where none can be had: a
+// daemon that started without an HTTP gate has none.
+func (h *httpGate) checkLauncher(p l7.Policy) error {
+	if !httpOn(p) || h.launcher.alive() {
+		return nil
+	}
+	if err := h.acc.checkChange(); err != nil {
+		return fmt.Errorf("%w (headgate gives this up once it is up: restart it to switch the HTTP gate on)", err)
+	}
+	return nil
+}
+
+// run keeps a child up while one is wanted, until ctx ends. It fails where no
+// child can be started any more.
 func (h *httpGate) run(ctx context.Context) error {
 	defer h.close()
 	deaths := 0
@@ -178,6 +220,9 @@ func (h *httpGate) run(ctx context.Context) error {
 		}
 		if err := h.revive(ctx); err != nil {
 			h.note(err)
+			if errors.Is(err, errNoLauncher) {
+				return err
+			}
 			deaths++
 			pause(ctx, backoff(deaths))
 		}
@@ -189,7 +234,7 @@ func (h *httpGate) run(ctx context.Context) error {
 // none is wanted, or until one is. A death is returned as an error.
 func (h *httpGate) attend(ctx context.Context) error {
 	h.mu.Lock()
-	c, on := h.child, httpOn(h.want)
+	c, on, launcher := h.child, httpOn(h.want), h.launcher
 	h.mu.Unlock()
 	switch {
 	case c == nil && on:
@@ -203,8 +248,14 @@ func (h *httpGate) attend(ctx context.Context) error {
 	}
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	launching := launcher.gone
 	for {
 		select {
+		case <-launching:
+			launching = nil
+			if h.acc.checkChange() != nil {
+				h.log.Error("the launcher is gone: the HTTP gate goes on, but ends the daemon when it dies (restart headgate)", "pid", launcher.pid)
+			}
 		case <-ctx.Done():
 			return nil
 		case <-c.exited:
@@ -265,8 +316,8 @@ func (h *httpGate) close() {
 	h.changing.Lock()
 	defer h.changing.Unlock()
 	h.mu.Lock()
-	c := h.child
-	h.child = nil
+	c, launcher := h.child, h.launcher
+	h.child, h.launcher = nil, nil
 	socks := h.socks
 	h.socks = map[string]*socket{}
 	h.mu.Unlock()
@@ -274,6 +325,9 @@ func (h *httpGate) close() {
 	closeSockets(socks)
 	if c != nil {
 		c.stop()
+	}
+	if launcher != nil {
+		launcher.stop()
 	}
 }
 
@@ -315,7 +369,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 		st.Error = h.lastErr.Error()
 	}
 	if h.child != nil {
-		st.Up, st.PID, st.User = true, h.child.cmd.Process.Pid, h.acc.name
+		st.Up, st.PID, st.User = true, h.child.proc.pid, h.acc.name
 	}
 	st.Resets = h.counts.resets()
 	rules, codes := h.counts.total()

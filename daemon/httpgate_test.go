@@ -42,7 +42,7 @@ func (b *bench) childPID() int {
 	if b.d.http.child == nil {
 		return 0
 	}
-	return b.d.http.child.cmd.Process.Pid
+	return b.d.http.child.proc.pid
 }
 
 func processStatus(t *testing.T, pid int) map[string]string {
@@ -198,7 +198,7 @@ func TestConnectionsWaitForTheChild(t *testing.T) {
 	address := freeAddress(t)
 	b := newBench(t, fmt.Sprintf("http: {listen: %q, upstream: %q}", address, upstream(t)))
 	child := b.d.http.child
-	child.cmd.Process.Kill()
+	child.end()
 	<-child.exited
 	b.d.http.bury(child)
 	if st := b.d.snapshot(t.Context()); st.Ready || len(st.Faults) != 1 || !strings.Contains(st.Faults[0], "HTTP gate is down") {

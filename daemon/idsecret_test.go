@@ -56,7 +56,7 @@ func TestRequestIDOfARefusal(t *testing.T) {
 		return ""
 	}
 	first, pid := refusedID(), b.childPID()
-	b.d.http.child.cmd.Process.Kill()
+	b.d.http.child.end()
 	await(t, "another child is up", func() bool { p := b.childPID(); return p != 0 && p != pid })
 	secret, err := os.ReadFile(filepath.Join(b.d.policy.cfg.State.Dir, secretFile))
 	if err != nil {

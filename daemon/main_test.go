@@ -17,9 +17,16 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary be the HTTP gate's process too, since the
-// daemon starts its own binary for it.
+// TestMain lets the test binary be the launcher and the HTTP gate's process too,
+// since the daemon starts its own binary for them.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == LauncherCommand {
+		if err := RunLauncher(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) == 2 && os.Args[1] == ChildCommand {
 		if err := RunChild(slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 			fmt.Fprintln(os.Stderr, err)

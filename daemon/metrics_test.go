@@ -112,7 +112,7 @@ func TestAdminAddress(t *testing.T) {
 		}
 	}
 	child := b.d.http.child
-	child.cmd.Process.Kill()
+	child.end()
 	<-child.exited
 	b.d.http.bury(child)
 	if code, text := fetch(t, s.URL+"/readyz"); code != 503 || !strings.Contains(text, "the HTTP gate is down") {

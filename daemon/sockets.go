@@ -81,7 +81,7 @@ func openSockets(ctx context.Context, listeners []config.Listener, have map[stri
 
 func cureFor(err error, address string, have map[string]*socket) string {
 	if errors.Is(err, unix.EACCES) {
-		return fmt.Sprintf("ports this low need %v, or a socket from systemd: docs/deploy.md", caps.NetBindService)
+		return fmt.Sprintf("ports this low need %v, which headgate has only while it starts, or a socket from systemd: docs/deploy.md", caps.NetBindService)
 	}
 	return inTheWay(address, have)
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -94,17 +93,18 @@ func currentUser() string {
 }
 
 // spawn starts this very binary (also after it was replaced on disk) as the
-// HTTP gate's process, with link as its only file beside stderr.
-func spawn(acc account, link *os.File, stderr io.Writer) (*exec.Cmd, error) {
+// HTTP gate's process, with link as its only file beside stderr, which is the
+// launcher's.
+func spawn(cred *syscall.Credential, link *os.File) (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{"headgate", ChildCommand}
 	cmd.Env = []string{}
 	cmd.Dir = "/"
-	cmd.Stderr = stderr
+	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{link}
 	// A session of its own keeps a Ctrl-C in the daemon's terminal from ending
 	// the child before the daemon has asked it to drain.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: acc.cred, Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred, Setsid: true}
 	started := make(chan error)
 	go func() {
 		// What the child inherits is set on one thread, which then ends with
@@ -120,17 +120,10 @@ func spawn(acc account, link *os.File, stderr io.Writer) (*exec.Cmd, error) {
 		}
 		started <- cmd.Start()
 	}()
-	err := <-started
-	if missing := acc.checkChange(); errors.Is(err, unix.EPERM) && missing != nil {
-		return nil, missing
-	}
-	if err != nil {
-		return nil, fmt.Errorf("start the HTTP gate's process as %s: %w", acc.name, err)
-	}
-	return cmd, nil
+	return cmd, <-started
 }
 
-// keepFiles keeps from the child what the daemon itself was started with: a
+// keepFiles keeps from what is started what the daemon itself was started with: a
 // shell or supervisor may have left files open that only root could open.
 func keepFiles() error {
 	const lowest, highest = 3, 1<<32 - 1

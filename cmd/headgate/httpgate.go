@@ -20,3 +20,15 @@ func newHTTPGate(e *env) *cobra.Command {
 		}),
 	}
 }
+
+// newHTTPLauncher is the process that the daemon has start the HTTP gate's.
+func newHTTPLauncher() *cobra.Command {
+	return &cobra.Command{
+		Use:    daemon.LauncherCommand + " [UID GID]",
+		Short:  "Starts the HTTP gate's process, started by the daemon",
+		Hidden: true,
+		RunE: work(func(_ *cobra.Command, ids []string) error {
+			return daemon.RunLauncher(ids)
+		}),
+	}
+}

@@ -25,34 +25,35 @@ func withOnly(set caps.Set) []string {
 	return []string{"setpriv", "--bounding-set", bounding, "--inh-caps", "-all", "--ambient-caps", "-all", "--"}
 }
 
-// capsOf reads one set (CapEff, CapPrm, CapInh, CapBnd, CapAmb) of a process.
-func capsOf(t *testing.T, pid int, which string) caps.Set {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// capsOf reads one set (CapEff, CapPrm, CapInh, CapBnd, CapAmb) of a thread.
+func capsOf(tid int, which string) (caps.Set, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
 		if value, ok := strings.CutPrefix(line, which+":"); ok {
 			set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return caps.Set(set)
+			return caps.Set(set), err
 		}
 	}
-	t.Fatalf("process %d has no %s", pid, which)
-	return 0
+	return 0, fmt.Errorf("thread %d has no %s", tid, which)
 }
 
 // RC-086: root with the capabilities that the documentation lists and no other
 // attaches, limits, blocks, reloads, changes the attach mode, is killed, adopts
-// what it left, and detaches; its HTTP gate runs with none.
+// what it left, and detaches. Once it is up it has three, whatever it was
+// started with; its launcher has the other three, and its HTTP gate none.
 func TestLeastPrivilege(t *testing.T) {
-	for name, set := range map[string]caps.Set{"network gate": caps.NetworkGate, "both gates": caps.NetworkGate | caps.OtherUser} {
+	const all = 1<<64 - 1 // whatever root has
+	for name, set := range map[string]caps.Set{
+		"network gate": caps.NetworkGate, "both gates": caps.NetworkGate | caps.OtherUser, "root": all,
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, "")
-			h.as = withOnly(set)
+			if set != all {
+				h.as = withOnly(set)
+			}
 			config := "network: {interfaces: [IFACE]}\n" +
 				"rules:\n  - {name: game, match: {protocol: udp, ports: [9000]}, per: source, rate: %d/s, burst: 100}\n"
 			address := h.link.Gate.IPv4.String() + ":8080"
@@ -65,13 +66,13 @@ func TestLeastPrivilege(t *testing.T) {
 			h.do("reload")
 			h.kill()
 			h.start()
-			if has := capsOf(t, h.cmd.Process.Pid, "CapPrm"); has != set {
-				t.Fatalf("the daemon has %v, want %v", has, set)
-			}
+			h.hasGivenUp(set == all)
 			h.do("reattach", h.link.Gate.Interface)
 			h.limitsAndBlocks()
 			if set&caps.OtherUser != 0 {
 				h.answersWithout(address)
+			} else {
+				h.cannotStartHTTP(fmt.Sprintf(config, 100), address)
 			}
 			h.do("detach", "--all")
 		})
@@ -93,6 +94,44 @@ func (h *host) limitsAndBlocks() {
 	}
 }
 
+// hasGivenUp looks at what the daemon and its launcher may do.
+func (h *host) hasGivenUp(bounded bool) {
+	h.t.Helper()
+	daemon := h.cmd.Process.Pid
+	who := map[string]int{"the daemon": daemon}
+	want := map[string]caps.Set{"the daemon": caps.NetworkGate, "the launcher": caps.OtherUser}
+	if h.status().HTTP.On {
+		who["the launcher"] = h.launcher()
+	} else if own := childrenOf(h.t, daemon); len(own) != 0 {
+		h.t.Errorf("without an HTTP gate the daemon has children: %v", own)
+	}
+	for name, pid := range who {
+		full := []string{"CapPrm", "CapEff"}
+		if bounded {
+			full = append(full, "CapBnd") // takes CAP_SETPCAP
+		}
+		for _, set := range full {
+			wantCaps(h.t, name, pid, set, want[name])
+		}
+		for _, set := range []string{"CapInh", "CapAmb"} {
+			wantCaps(h.t, name, pid, set, 0)
+		}
+		if got := procField(pid, "NoNewPrivs"); got != "1" {
+			h.t.Errorf("%s: NoNewPrivs is %q", name, got)
+		}
+	}
+}
+
+// cannotStartHTTP adds an HTTP gate to a daemon that has given up what that
+// takes: the reload is refused as a whole and says what helps.
+func (h *host) cannotStartHTTP(config, address string) {
+	h.t.Helper()
+	h.write(config + `http: {listen: "` + address + `", upstream: "http://127.0.0.1:9000"}` + "\n")
+	h.exits(1, []string{"CAP_SETUID, CAP_SETGID and CAP_KILL missing", "restart it to switch the HTTP gate on"}, "reload")
+	h.write(config)
+	h.do("reload")
+}
+
 // answersWithout asks the HTTP gate and looks at what its process may do.
 func (h *host) answersWithout(address string) {
 	h.t.Helper()
@@ -100,9 +139,7 @@ func (h *host) answersWithout(address string) {
 		h.t.Errorf("the HTTP gate answers %d, %v", code, err)
 	}
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
-		if has := capsOf(h.t, h.status().HTTP.PID, set); has != 0 {
-			h.t.Errorf("the HTTP gate's process has %s %v", set, has)
-		}
+		wantCaps(h.t, "the HTTP gate's process", h.status().HTTP.PID, set, 0)
 	}
 }
 

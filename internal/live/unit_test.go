@@ -1,14 +1,11 @@
 package live
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,7 +79,7 @@ func TestUnitLeavesWhatIsNeeded(t *testing.T) {
 		t.Errorf("a command in the same confinement: %v\n%s", err, out)
 	}
 	_, pid := p.inspect()
-	if err := syscall.Kill(childOf(t, pid), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(onlyChild(t, onlyChild(t, pid)), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	h.await("another HTTP gate's process", func() bool { s := h.status().HTTP; return s.Up && s.PID != first })
@@ -105,21 +102,4 @@ func TestSeccompIsNamed(t *testing.T) {
 	if err := p.run(m.Pod.Containers[0], true); err == nil || !strings.Contains(p.logged(), "a seccomp filter is in force") {
 		t.Errorf("it ends with %v and says\n%s", err, p.logged())
 	}
-}
-
-// childOf is the one child of a process, by the host's numbers.
-func childOf(t *testing.T, pid int) int {
-	t.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range lists {
-		list, _ := os.ReadFile(path)
-		if child, err := strconv.Atoi(strings.TrimSpace(string(list))); err == nil {
-			return child
-		}
-	}
-	t.Fatalf("process %d has no child", pid)
-	return 0
 }
