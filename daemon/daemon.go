@@ -139,6 +139,7 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.watchTrial(ctx) })
 	tasks.Go(func() error { return d.keepLeash(ctx) })
 	tasks.Go(func() error { return d.watchHits(ctx) })
+	tasks.Go(func() error { return d.summarize(ctx) })
 	tasks.Go(func() error { return d.audit(ctx) })
 	tasks.Go(func() error { return d.pet(ctx) })
 	context.AfterFunc(ctx, func() { d.manager.tell(sd.SdNotifyStopping) })

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -15,6 +17,8 @@ const (
 	struckWait = time.Second
 	// struckBatch bounds how many blocks one change of the lists takes.
 	struckBatch = 1000
+	// struckLog is how often blocks by rules are logged, one line for all.
+	struckLog = 10 * time.Second
 )
 
 // FromRule is the origin of a block that a rule's then made.
@@ -29,6 +33,8 @@ func (d *daemon) heedStrikes(ctx context.Context) error {
 			events.Close()
 		}
 	}()
+	told := struckTold{}
+	defer func() { told.tell(d.log, d.now()) }()
 	for ctx.Err() == nil {
 		var err error
 		if events, err = d.network.events(events); err != nil {
@@ -42,10 +48,41 @@ func (d *daemon) heedStrikes(ctx context.Context) error {
 		batch := gather(events)
 		wake()
 		if len(batch) > 0 {
-			d.keepStruck(ctx, batch)
+			told.add(batch, d.keepStruck(ctx, batch))
+		}
+		if now := d.now(); now.Sub(told.last) >= struckLog {
+			told.tell(d.log, now)
 		}
 	}
 	return nil
+}
+
+// struckTold gathers blocks by rules until they are logged: a flood of sources
+// may make thousands a second.
+type struckTold struct {
+	blocks int
+	first  maps.Struck // of blocks
+	failed error       // why some of them could not be kept
+	last   time.Time   // when they were logged
+}
+
+func (s *struckTold) add(batch []maps.Struck, err error) {
+	s.failed = cmp.Or(s.failed, err)
+	if s.blocks == 0 {
+		s.first = batch[0]
+	}
+	s.blocks += len(batch)
+}
+
+func (s *struckTold) tell(log *slog.Logger, now time.Time) {
+	if s.blocks == 0 {
+		return
+	}
+	log.Info("sources were blocked by rules", "blocks", s.blocks, "first", s.first.Prefix, "rule", s.first.Rule)
+	if s.failed != nil {
+		log.Error("keep blocks by rules: some last in the data path alone", "err", s.failed)
+	}
+	*s = struckTold{last: now}
 }
 
 // events returns the stream of the gate that is open now: was, if it still is
@@ -82,7 +119,7 @@ func gather(events *maps.Events) (batch []maps.Struck) {
 	return batch
 }
 
-func (d *daemon) keepStruck(ctx context.Context, batch []maps.Struck) {
+func (d *daemon) keepStruck(ctx context.Context, batch []maps.Struck) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
@@ -93,9 +130,5 @@ func (d *daemon) keepStruck(ctx context.Context, batch []maps.Struck) {
 			Origin: Origin{From: FromRule, By: s.Rule, At: now.Round(0).UTC().Truncate(time.Second)},
 		})
 	}
-	if err := d.commit(ctx, next, nothing); err != nil {
-		d.log.Error("keep blocks by rules: they last in the data path alone", "blocks", len(batch), "err", err)
-		return
-	}
-	d.log.Info("sources were blocked by rules", "blocks", len(batch), "first", batch[0].Prefix, "rule", batch[0].Rule)
+	return d.commit(ctx, next, nothing)
 }
