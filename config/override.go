@@ -174,8 +174,8 @@ func untilText(end time.Time, zone *time.Location) string {
 	return end.UTC().Format(time.RFC3339Nano)
 }
 
-// text writes o as an item of r's overrides.
-func (o Override) text(r Rule) string {
+// Text writes o as an item of r's overrides.
+func (o Override) Text(r Rule) string {
 	f := flow{}
 	o.whom(&f)
 	f.figures(r.Algorithm, o.Rate, o.Burst)
@@ -234,4 +234,19 @@ func (r Rule) WithOverrides(more []Override) Rule {
 	r.Overrides = all
 	r.Text = r.text()
 	return r
+}
+
+// ParseOverride reads one override of r, a YAML or JSON mapping; name stands
+// before its faults.
+func (r Rule) ParseOverride(name string, data []byte) (Override, error) {
+	r.Overrides = nil
+	text := strings.TrimSuffix(r.text(), "}") + ", overrides: [" + string(data) + "]}"
+	with, err := ParseRule(name, []byte(text))
+	if err != nil {
+		return Override{}, err
+	}
+	if len(with.Overrides) != 1 {
+		return Override{}, fmt.Errorf("%s: give one override, not %d", name, len(with.Overrides))
+	}
+	return with.Overrides[0], nil
 }

@@ -53,7 +53,7 @@ func (r Rule) extras(f *flow) {
 	}
 	var overrides []string
 	for _, o := range r.Overrides {
-		overrides = append(overrides, o.text(r))
+		overrides = append(overrides, o.Text(r))
 	}
 	if len(overrides) > 0 {
 		f.raw("overrides", "["+strings.Join(overrides, ", ")+"]")

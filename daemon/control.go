@@ -104,6 +104,7 @@ func (d *daemon) controlHandler() http.Handler {
 	d.handleEntries(m, blocks)
 	d.handleEntries(m, allows)
 	d.handleVouches(m)
+	d.handleOverrides(m)
 	d.handleTrials(m)
 	m.Handle("POST /v1/reload", answerWith(d.log, func(r *http.Request) (any, error) {
 		var q ReloadRequest

@@ -11,6 +11,8 @@ type patch struct {
 	Blocks listPatch   `json:"blocks,omitzero"`
 	Allows listPatch   `json:"allows,omitzero"`
 	Rules  []rulePatch `json:"rules,omitempty"`
+
+	Overrides []overridePatch `json:"overrides,omitempty"`
 }
 
 // listPatch is the part of one list. Imports are there whole, if they differ at
@@ -37,6 +39,8 @@ func patchOf(a, b state) *patch {
 	p := patch{
 		Blocks: listPatchOf(a.Blocks, b.Blocks, a.BlockImports, b.BlockImports),
 		Allows: listPatchOf(a.Allows, b.Allows, a.AllowImports, b.AllowImports),
+
+		Overrides: overridePatches(a, b),
 	}
 	for _, r := range a.Rules {
 		if i := b.rule(r.Name); i < 0 {
@@ -50,7 +54,7 @@ func patchOf(a, b state) *patch {
 			p.Rules = append(p.Rules, rulePatch{Is: &r})
 		}
 	}
-	if p.Blocks.empty() && p.Allows.empty() && len(p.Rules) == 0 {
+	if p.Blocks.empty() && p.Allows.empty() && len(p.Rules)+len(p.Overrides) == 0 {
 		return nil
 	}
 	return &p
@@ -101,6 +105,11 @@ func (p *patch) takeBack(s state, load func(*bulk) error) (state, error) {
 	}
 	for _, r := range p.Rules {
 		if s, err = r.takeBack(s); err != nil {
+			return s, err
+		}
+	}
+	for _, o := range p.Overrides {
+		if s, err = o.takeBack(s); err != nil {
 			return s, err
 		}
 	}

@@ -20,6 +20,8 @@ type policy struct {
 	blocks []Entry
 	allows []Entry
 
+	overrides []liveOverride // added from the command line, those in force and those aside; the latest first
+
 	manyBlocks bulks // what files brought in at once, beside blocks
 	manyAllows bulks
 	named      map[string][]netip.Prefix // what the config's lists hold; rules name them
@@ -52,6 +54,7 @@ func merge(cfg *config.Config, added state, named map[string][]netip.Prefix) (*p
 			p.rules, p.aside = before, append(p.aside, last)
 		}
 	}
+	p.override(added.Overrides)
 	return p, nil
 }
 
@@ -215,6 +218,11 @@ func (p *policy) warnings() []string {
 	}
 	for _, r := range p.aside {
 		out = append(out, fmt.Sprintf("rule %s, added from the command line, is not in force: %s", r.Name, r.aside))
+	}
+	for _, o := range p.overrides {
+		if o.aside != "" {
+			out = append(out, fmt.Sprintf("the override of rule %s for %s is not in force: %s", o.Rule, o.Whom, o.aside))
+		}
 	}
 	return out
 }

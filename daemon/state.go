@@ -29,6 +29,8 @@ type state struct {
 	Blocks  []Entry     `json:"blocks"`
 	Allows  []Entry     `json:"allows"`
 
+	Overrides []addedOverride `json:"overrides,omitempty"` // of rules of either origin, the oldest first
+
 	BlockImports bulks `json:"block_imports,omitempty"`
 	AllowImports bulks `json:"allow_imports,omitempty"`
 
@@ -48,6 +50,7 @@ func (s state) live(now time.Time) state {
 	s.Blocks = liveEntries(s.Blocks, now)
 	s.Allows = liveEntries(s.Allows, now)
 	s.Rules = slices.DeleteFunc(slices.Clone(s.Rules), func(r addedRule) bool { return ended(r.End, now) })
+	s.Overrides = slices.DeleteFunc(slices.Clone(s.Overrides), func(o addedOverride) bool { return ended(o.End, now) })
 	s.BlockImports = s.BlockImports.live(now)
 	s.AllowImports = s.AllowImports.live(now)
 	return s
@@ -59,6 +62,11 @@ func (s state) nextEnd() (time.Time, bool) {
 	for _, r := range s.Rules {
 		if !r.End.IsZero() && (next.IsZero() || r.End.Before(next)) {
 			next = r.End
+		}
+	}
+	for _, o := range s.Overrides {
+		if !o.End.IsZero() && (next.IsZero() || o.End.Before(next)) {
+			next = o.End
 		}
 	}
 	for _, list := range [][]Entry{s.Blocks, s.Allows} {
