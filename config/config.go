@@ -111,6 +111,8 @@ type Listener struct {
 
 	ProxyProtocol bool // connections begin with a PROXY line or header, from declared proxies only
 	TLS           *TLS // nil: in the clear
+
+	Upstreams []Upstream // in the place of Upstream; the first that matches, and none is 404
 }
 
 // Key is one line of the key file: an API key is known by its hash alone.

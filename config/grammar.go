@@ -30,14 +30,20 @@ var (
 		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
 		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""}, {"client_from", "x-forwarded-for"},
 		{"tls", ""}, {"memory", "256MiB"},
+		{"upstreams", ""},
 	}}
 	listenerLevel = &level{"http.listeners", "an item of `http.listeners`", []key{
 		{"address", ""}, {"door", "proxy"}, {"upstream", ""}, {"dialect", ""}, {"proxy_protocol", "false"},
-		{"tls", ""},
+		{"tls", ""}, {"upstreams", ""},
 	}}
-	tlsLevel         = &level{"http.listeners.tls", "`tls`", []key{{"certificates", ""}, {"min_version", "1.2"}}}
-	certificateLevel = &level{"http.listeners.tls.certificates", "an item of `certificates`", []key{{"cert_file", ""}, {"key_file", ""}}}
-	answersLevel     = &level{"http.answers", "`http.answers`", []key{
+	upstreamLevel = &level{"http.upstreams", "an item of `upstreams`", []key{
+		{"match", ""}, {"url", ""}, {"balance", "round-robin"}, {"check", ""},
+	}}
+	upstreamMatchLevel = &level{"http.upstreams.match", "an upstream's `match`", []key{{"host", ""}, {"path", ""}}}
+	checkLevel         = &level{"http.upstreams.check", "an upstream's `check`", []key{{"path", ""}, {"interval", "5s"}}}
+	tlsLevel           = &level{"http.listeners.tls", "`tls`", []key{{"certificates", ""}, {"min_version", "1.2"}}}
+	certificateLevel   = &level{"http.listeners.tls.certificates", "an item of `certificates`", []key{{"cert_file", ""}, {"key_file", ""}}}
+	answersLevel       = &level{"http.answers", "`http.answers`", []key{
 		{"dialect", "ietf"}, {"reset", "delta"}, {"jitter", "0%"}, {"body", ""}, {"cors", ""},
 	}}
 	bodyLevel       = &level{"http.answers.body", "`http.answers.body`", []key{{"file", ""}, {"type", "text/html"}}}
@@ -87,7 +93,7 @@ var levels = []*level{
 	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, answersLevel, listenerLevel,
 	identitiesLevel, keyLevel, userLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, listLevel, adminLevel, stateLevel,
 	bodyLevel, corsLevel,
-	tlsLevel, certificateLevel,
+	tlsLevel, certificateLevel, upstreamLevel, upstreamMatchLevel, checkLevel,
 }
 
 // later is what the design has and this version has not, by level path, as

@@ -11,22 +11,22 @@ import (
 // listeners reads the short form (`listen`) or the list. An upstream on `http`
 // holds for all that have none of their own.
 func (o *object) listeners() []Listener {
-	upstream := o.upstream()
+	upstream, upstreams := o.upstream(), o.upstreams()
 	if o.has("listen") && o.has("listeners") {
 		o.errorf(o.keys["listen"], "`listen` is the short form of `listeners`: remove one")
 	}
 	var all []Listener
 	if w, ok := o.word("listen"); ok {
-		o.listenOn(&all, w, Listener{Address: w.text, Door: "proxy", Upstream: upstream, TLS: o.tls()}, o)
+		o.listenOn(&all, w, Listener{Address: w.text, Door: "proxy", Upstream: upstream, TLS: o.tls(), Upstreams: upstreams}, o)
 	}
 	for _, n := range o.objects("listeners") {
 		l := o.object(n, listenerLevel)
 		if l == nil {
 			continue
 		}
-		own := Listener{Door: l.door(), Upstream: upstream, Dialect: l.dialect(), ProxyProtocol: l.flag("proxy_protocol"), TLS: l.tls()}
-		if l.has("upstream") {
-			own.Upstream = l.upstream()
+		own := Listener{Door: l.door(), Upstream: upstream, Dialect: l.dialect(), ProxyProtocol: l.flag("proxy_protocol"), TLS: l.tls(), Upstreams: upstreams}
+		if l.has("upstream") || l.has("upstreams") {
+			own.Upstream, own.Upstreams = l.upstream(), l.upstreams()
 		}
 		if !l.need("address", "say where it listens, such as \":8080\"") {
 			continue
@@ -39,8 +39,10 @@ func (o *object) listeners() []Listener {
 	if o.has("tls") && !o.has("listen") {
 		o.errorf(o.keys["tls"], "`tls` goes with `listen`: an item of `listeners` has its own")
 	}
-	if o.has("upstream") && !o.has("listen") && !o.has("listeners") {
-		o.errorf(o.keys["upstream"], "`upstream` without a listener does nothing: add `listen`, such as \":8080\"")
+	for _, key := range upstreamKeys {
+		if o.has(key) && !o.has("listen") && !o.has("listeners") {
+			o.errorf(o.keys[key], "`%s` without a listener does nothing: add `listen`, such as \":8080\"", key)
+		}
 	}
 	return all
 }
@@ -56,11 +58,13 @@ func (o *object) listenOn(all *[]Listener, w word, l Listener, from *object) {
 			o.errorf(w.node, "%s is listened on by %s already: remove one or change its port", quote(l.Address), quote(other.Address))
 		}
 	}
-	switch {
-	case l.Upstream == "" && !from.has("upstream") && !o.has("upstream") && !o.meant["upstream"] && !from.meant["upstream"]:
+	if len(l.Targets()) == 0 && !from.meansUpstream() && !o.meansUpstream() {
 		o.errorf(w.node, "the listener has no upstream: add `upstream`, such as http://127.0.0.1:9000")
-	case asksItself(l):
-		o.errorf(from.upstreamAt(o), "upstream %s is the listener itself: name the server behind it", quote(l.Upstream))
+	}
+	for _, target := range l.Targets() {
+		if asksItself(l.Address, target) {
+			o.errorf(from.upstreamAt(o), "upstream %s is the listener itself: name the server behind it", quote(target))
+		}
 	}
 	*all = append(*all, l)
 }
@@ -80,10 +84,28 @@ func (o *object) upstream() string {
 // upstreamAt returns where the upstream of a listener was written: with it, or
 // on outer.
 func (o *object) upstreamAt(outer *object) ast.Node {
-	if o.has("upstream") {
-		return o.at("upstream")
+	for _, key := range upstreamKeys {
+		if o.has(key) {
+			return o.at(key)
+		}
 	}
-	return outer.at("upstream")
+	if outer.has("upstream") {
+		return outer.at("upstream")
+	}
+	return outer.at("upstreams")
+}
+
+var upstreamKeys = []string{"upstream", "upstreams"}
+
+// meansUpstream reports whether o has an upstream, or one that is written
+// wrongly.
+func (o *object) meansUpstream() bool {
+	for _, key := range upstreamKeys {
+		if o.has(key) || o.meant[key] {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *object) door() string {
@@ -108,12 +130,12 @@ func isAny(host string) bool {
 
 // asksItself reports whether the upstream is the listener on a loopback
 // address: every request would go round until no port is free.
-func asksItself(l Listener) bool {
-	u, err := url.Parse(l.Upstream)
+func asksItself(address, upstream string) bool {
+	u, err := url.Parse(upstream)
 	if err != nil {
 		return false
 	}
-	host, port, _ := net.SplitHostPort(l.Address)
+	host, port, _ := net.SplitHostPort(address)
 	up, err := netip.ParseAddr(u.Hostname())
 	loopback := u.Hostname() == "localhost" || err == nil && (up.IsLoopback() || up.IsUnspecified())
 	return u.Port() == port && port != "0" && (host == u.Hostname() || isAny(host) && loopback)

@@ -19,7 +19,8 @@ const reference = "../docs/reference.yaml"
 
 // alternatives are keys that cannot stand beside another: the reference has
 // them in a comment, and TestReferenceAlternatives reads them in its place.
-var alternatives = []string{"http.listen", "http.identities.user.header", "http.identities.user.key_file", "http.tls"}
+var alternatives = []string{"http.listen", "http.identities.user.header", "http.identities.user.key_file", "http.tls",
+	"http.upstream", "http.listeners.upstreams"}
 
 // TestReferenceReads: what the documentation shows is what the parser accepts
 // (RC-031), and means what its comments say.
@@ -29,6 +30,13 @@ func TestReferenceReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := netip.MustParsePrefix
+	shared := []Upstream{
+		{
+			Hosts: []string{"*.example.com"}, Paths: []string{"/api/**"}, URLs: []string{"http://10.2.0.1:9000", "http://10.2.0.2:9000"},
+			Balance: LeastRequests, Check: &HealthCheck{"/healthz", 5 * time.Second},
+		},
+		{URLs: []string{"http://127.0.0.1:9000"}, Balance: RoundRobin},
+	}
 	want := &Config{
 		Version: 1,
 		Mode:    Enforce,
@@ -48,9 +56,9 @@ func TestReferenceReads(t *testing.T) {
 		HTTP: HTTP{
 			Listeners: []Listener{
 				{Address: ":8080", Door: "proxy", Upstream: "http://127.0.0.1:9001"},
-				{Address: "127.0.0.1:8081", Door: "proxy", Upstream: "http://127.0.0.1:9000", Dialect: GitHub, ProxyProtocol: true},
+				{Address: "127.0.0.1:8081", Door: "proxy", Upstreams: shared, Dialect: GitHub, ProxyProtocol: true},
 				{
-					Address: "127.0.0.1:8443", Door: "proxy", Upstream: "http://127.0.0.1:9000",
+					Address: "127.0.0.1:8443", Door: "proxy", Upstreams: shared,
 					TLS: &TLS{[]CertificateFiles{{"reference-cert.pem", "reference-key.pem"}}, "1.2"},
 				},
 			},
@@ -95,8 +103,8 @@ func TestReferenceReads(t *testing.T) {
 
 func TestReferenceAlternatives(t *testing.T) {
 	text := readReference(t)
-	block := regexp.MustCompile(`(?ms)^  listeners:\n.*?^  upstream:`)
-	text = block.ReplaceAllString(text, "  upstream:")
+	block := regexp.MustCompile(`(?ms)^  listeners:\n.*?^  # upstream:(.*?)\n.*?^  proxies:`)
+	text = block.ReplaceAllString(text, "  upstream:$1\n  proxies:")
 	text = strings.Replace(text, "  # listen:", "  listen:", 1)
 	c, err := Parse(reference, []byte(text))
 	if err != nil {
