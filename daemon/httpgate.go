@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -383,5 +384,5 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 }
 
 func wireListener(l config.Listener) Listener {
-	return Listener{Address: l.Address, Door: l.Door, Upstream: l.Upstream}
+	return Listener{Address: l.Address, Door: l.Door, Upstream: strings.Join(l.Targets(), ", ")}
 }

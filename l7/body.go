@@ -13,6 +13,17 @@ import (
 // long the whole takes is not limited.
 const bodyIdle = time.Minute
 
+// drainTime is how long is waited for the rest of a body that nobody reads. The
+// server reads 256 kB of it at most, so that the connection can be used again.
+const drainTime = 5 * time.Second
+
+// hurry bounds the wait for what is left of the body of r, which was answered.
+func hurry(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
+	}
+}
+
 // body is a request's body whose sender must not fall silent. The way to the
 // upstream reads and closes it, perhaps after the request was answered: by then
 // the connection's deadlines are the server's alone.

@@ -5,43 +5,37 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/config"
-	"github.com/headgate/headgate/limit"
 )
 
-// proxy is the front door that relays to one upstream what the gate passes.
+// proxy is the front door that relays to its upstreams what the gate passes.
 type proxy struct {
-	gate     *Gate
-	upstream *url.URL
-	dialect  config.Dialect // "": that of the policy
-	relay    httputil.ReverseProxy
-	warned   atomic.Uint64 // when a failure of the upstream was last logged, in ticks
+	gate      *Gate
+	upstreams []*upstream    // the first that takes a request gets it
+	dialect   config.Dialect // "": that of the policy
+	relay     httputil.ReverseProxy
+
+	checks   sync.WaitGroup
+	stopping context.CancelFunc // of the checks
 }
 
 // warnEvery bounds the log of a failing upstream.
 const warnEvery = time.Minute
 
 func newProxy(g *Gate, l config.Listener) (*proxy, error) {
-	u, err := url.Parse(l.Upstream)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("upstream %q: give a URL such as http://127.0.0.1:9000, without a path", l.Upstream)
+	upstreams, err := newUpstreams(l)
+	if err != nil {
+		return nil, err
 	}
-	h2c := u.Scheme == "h2c"
-	if h2c {
-		u.Scheme = "http"
-	}
-	p := &proxy{gate: g, upstream: u, dialect: l.Dialect}
+	p := &proxy{gate: g, upstreams: upstreams, dialect: l.Dialect}
 	p.relay = httputil.ReverseProxy{
-		Transport:      newTransport(h2c),
+		Transport:      sender{p},
 		FlushInterval:  -1, // what an upstream sends is not held back
 		BufferPool:     new(buffers),
 		Rewrite:        p.rewrite,
@@ -52,30 +46,29 @@ func newProxy(g *Gate, l config.Listener) (*proxy, error) {
 	return p, nil
 }
 
-// newTransport returns the way to an upstream: no proxy from the environment,
-// no decompression, and no limit on how long a body or stream takes.
-func newTransport(h2c bool) *http.Transport {
-	speaks := new(http.Protocols)
-	speaks.SetHTTP1(!h2c)
-	speaks.SetHTTP2(!h2c) // by ALPN
-	speaks.SetUnencryptedHTTP2(h2c)
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-	return &http.Transport{
-		DialContext:           dialer.DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConnsPerHost:   256,
-		// Below what common servers keep an idle connection for, lest a POST
-		// meets one that is just being closed and cannot be sent again.
-		IdleConnTimeout:    4 * time.Second,
-		DisableCompression: true,
-		Protocols:          speaks,
-		HTTP2:              &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+type sender struct{ *proxy }
+
+func (s sender) RoundTrip(r *http.Request) (*http.Response, error) { return s.send(r) }
+
+// open starts to look after the upstreams.
+func (p *proxy) open() {
+	ctx, stop := context.WithCancel(context.Background())
+	p.stopping = stop
+	for _, u := range p.upstreams {
+		if u.check != nil {
+			p.watch(ctx, u)
+		}
 	}
 }
 
-// close lets go of idle connections to the upstream.
-func (p *proxy) close() { p.relay.Transport.(*http.Transport).CloseIdleConnections() }
+// close ends what open started and lets go of idle connections.
+func (p *proxy) close() {
+	p.stopping()
+	p.checks.Wait()
+	for _, u := range p.upstreams {
+		u.transport.CloseIdleConnections()
+	}
+}
 
 // buffers are what answers are copied through.
 type buffers struct{ pool sync.Pool }
@@ -103,6 +96,8 @@ type visit struct {
 	decision *decision // nil: not counted
 	body     *body     // nil: it has none
 	relayed  bool      // the answer is the upstream's
+	upstream *upstream
+	target   *target // that it is at; nil: at none
 	wrote    bool
 }
 
@@ -147,36 +142,105 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if v.dialect == "" {
 		v.dialect = policy.answers.dialect
 	}
+	defer p.finish(v)
+	d := newDecision()
+	defer d.release()
+	if p.decide(v, d, r) {
+		p.pass(v, r)
+		return
+	}
+	hurry(w, r)
+}
+
+// decide judges r and answers it, or reports that it passes.
+func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
+	policy := v.policy
 	if policy.identify(r, &v.asker); v.asker.forged {
 		p.gate.warnForged(v.asker.peer)
 	}
 	if bad := malformed(r); bad.Status != 0 {
 		answer(v, bad)
-		return
+		return false
 	}
-	d := newDecision()
-	defer d.release()
 	switch d.judge(policy, p.gate.store, r, &v.asker, p.gate.now()) {
 	case refused:
 		v.refuse(r, d)
-		return
+		return false
 	case blocked:
 		v.block()
-		return
+		return false
 	case unreadable:
-		answer(v, problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("a path has at most %d bytes here, fewer if it can be read in several ways", longestPath)})
-		return
+		answer(v, tooLong)
+		return false
 	case pass:
 		v.decision = d
 	}
+	var ok bool
+	if v.upstream, ok = p.route(r, d); !ok {
+		answer(v, tooLong)
+	} else if v.upstream == nil {
+		answer(v, problem{Status: http.StatusNotFound, Detail: "no upstream takes this host and path"})
+	}
+	return v.upstream != nil
+}
+
+var tooLong = problem{
+	Status: http.StatusRequestURITooLong,
+	Detail: fmt.Sprintf("a path has at most %d bytes here, fewer if it can be read in several ways", longestPath),
+}
+
+// route returns the upstream of r, nil where none takes it. A path that can be
+// read in several ways goes by the plainest reading; it is false where it is too
+// long to be read.
+func (p *proxy) route(r *http.Request, d *decision) (*upstream, bool) {
+	if first := p.upstreams[0]; len(first.hosts) == 0 && len(first.paths) == 0 {
+		return first, true
+	}
+	if len(d.paths) == 0 { // the client is allowed: its path was not looked at
+		var ok bool
+		if d.paths, ok = readings(pathOf(r), d.paths); !ok {
+			return nil, false
+		}
+	}
+	host, path := hostOf(r.Host), d.paths[len(d.paths)-1]
+	for _, u := range p.upstreams {
+		if u.takes(host, path) {
+			return u, true
+		}
+	}
+	return nil, true
+}
+
+// pass relays r.
+func (p *proxy) pass(v *visit, r *http.Request) {
 	// An upstream may answer before it has read all: without this, the server
 	// would swallow the rest of the body. Only HTTP/1 needs it.
-	http.NewResponseController(w).EnableFullDuplex()
+	http.NewResponseController(v.ResponseWriter).EnableFullDuplex()
 	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
-	if v.body = newBody(w, r, p.gate.bodyIdle); v.body != nil {
+	if v.body = newBody(v.ResponseWriter, r, p.gate.bodyIdle); v.body != nil {
 		r.Body = v.body
 	}
 	p.relay.ServeHTTP(v, r)
+}
+
+// finish ends a visit. A panic costs this request and no other: it is answered
+// where that is still possible, and logged.
+func (p *proxy) finish(v *visit) {
+	v.leave()
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	v.decision = nil // it is another request's by now
+	if fault != http.ErrAbortHandler {
+		p.gate.panicked(fault)
+		if !v.wrote {
+			v.Header().Set("Connection", "close")
+			answer(v, problem{Status: http.StatusInternalServerError, Detail: "this request met a fault of the gate"})
+			return
+		}
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // malformed returns the answer to a request that no rule could hold, or none.
@@ -196,7 +260,6 @@ func malformed(r *http.Request) problem {
 func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	v := pr.In.Context().Value(visitKey{}).(*visit)
 	out := pr.Out
-	out.URL.Scheme, out.URL.Host = p.upstream.Scheme, p.upstream.Host
 	out.URL.RawQuery, out.URL.ForceQuery = pr.In.URL.RawQuery, pr.In.URL.ForceQuery
 	out.Host = pr.In.Host
 	if path := pathOf(pr.In); !strings.HasPrefix(path, "//") {
@@ -268,7 +331,8 @@ func (p *proxy) seen(r *http.Response) error {
 // failed answers for an upstream that did not.
 func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	gone := r.Context().Err() != nil
-	switch body := r.Context().Value(visitKey{}).(*visit).body; {
+	v := r.Context().Value(visitKey{}).(*visit)
+	switch body := v.body; {
 	case gone && body.fellSilent(), !gone && body.isStalled():
 		w.Header().Set("Connection", "close")
 		answer(w, problem{Status: http.StatusRequestTimeout, Detail: "the request's body stopped coming"})
@@ -276,9 +340,8 @@ func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case gone:
 		panic(http.ErrAbortHandler) // the client is
 	}
-	now := p.gate.now() | 1 // 0: never warned
-	if last := p.warned.Load(); (last == 0 || now-last >= limit.FromDuration(warnEvery)) && p.warned.CompareAndSwap(last, now) {
-		p.gate.log.Warn("upstream does not answer", "upstream", p.upstream.Host, "error", err)
+	if v.target != nil && !unreached(err) { // else it was warned of
+		p.warnUpstream(v.target, err)
 	}
 	answer(w, problem{Status: http.StatusBadGateway, Detail: "the upstream does not answer"})
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,10 @@ type Gate struct {
 
 	connections *connections
 	bodyIdle    time.Duration
-	proxyTime   time.Duration // for a header of the PROXY protocol
+
+	panics    atomic.Uint64
+	lastPanic atomic.Uint64 // when one was last logged, in ticks
+	proxyTime time.Duration // for a header of the PROXY protocol
 
 	blur blur // of partition keys
 
@@ -154,6 +158,7 @@ func (g *Gate) Serve(ln net.Listener, l config.Listener) error {
 		ln.Close()
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	}
+	door.open()
 	if err = listenAndAnswer(srv, &boundedListener{ln, g, l.ProxyProtocol}); errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
@@ -321,6 +326,18 @@ func (g *Gate) Buckets() limit.Stats { return g.store.Stats() }
 func (g *Gate) answered(status int) {
 	if status < len(g.statuses) {
 		g.statuses[status].Add(1)
+	}
+}
+
+// Panics returns how many requests met a fault of the gate.
+func (g *Gate) Panics() uint64 { return g.panics.Load() }
+
+// panicked counts a fault and logs one a minute at most, with its stack.
+func (g *Gate) panicked(fault any) {
+	g.panics.Add(1)
+	now := uint64(g.now() | 1) // 0: never
+	if last := g.lastPanic.Load(); (last == 0 || now-last >= uint64(limit.FromDuration(warnEvery))) && g.lastPanic.CompareAndSwap(last, now) {
+		g.log.Error("a request met a fault of the gate: please report it", "fault", fault, "stack", string(debug.Stack()))
 	}
 }
 
