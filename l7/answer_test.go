@@ -216,32 +216,3 @@ func TestProblemBody(t *testing.T) {
 	want(t, "HEAD", head.status, 429)
 	want(t, "HEAD body", head.body, "")
 }
-
-func TestWhereLimitsAreLeftOff(t *testing.T) {
-	upstream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := r.Header.Get("Want-Cache"); c != "" {
-			w.Header().Set("Cache-Control", c)
-		}
-		status, _ := strconv.Atoi(r.Header.Get("Want-Status"))
-		w.WriteHeader(max(status, 200))
-	})
-	r := newRigOn(t, Policy{Rules: []config.Rule{ruleOf(t, "all", "client", "1000/1s")}}, "127.0.0.1:0", upstream)
-	c := r.client("127.0.0.2")
-	cases := []struct {
-		header string
-		shown  bool
-	}{
-		{"Want-Status: 200", true}, {"Want-Status: 404", true}, {"Want-Status: 503", true},
-		{"Want-Status: 301", false}, {"Want-Status: 304", false},
-		{"Want-Cache: private, max-age=60", true}, {"Want-Cache: no-store", true},
-		{"Want-Cache: Public", false}, {"Want-Cache: max-age=0, S-MaxAge=60", false},
-	}
-	for _, k := range cases {
-		got := c.get(k.header)
-		want(t, k.header, got.header.Get("RateLimit") != "", k.shown)
-		want(t, k.header, got.header.Get("RateLimit-Policy") != "", k.shown)
-	}
-	if answers := r.gate.Answers(); answers[200] != 5 || answers[503] != 1 || answers[304] != 1 {
-		t.Errorf("answers %v", answers)
-	}
-}

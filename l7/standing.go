@@ -35,7 +35,7 @@ func (d *decision) standing() []item {
 		}
 		it := item{
 			rule: d.rules[i], at: i, key: c.Key, refuses: c.Refused,
-			quota: c.Limit.Quota(), window: max(1, seconds(c.Limit.Window())),
+			quota: c.Limit.Quota(), window: wholeSeconds(c.Limit.Window()),
 			remaining: c.Answer.Remaining, exact: limit.ToDuration(c.Answer.Wait),
 		}
 		it.wait = seconds(it.exact)
@@ -85,6 +85,12 @@ func paceOf(c *limit.Charge) int64 {
 		}
 	}
 	return max(1, seconds(time.Duration(share)), seconds(limit.ToDuration(c.Answer.Reset)))
+}
+
+// wholeSeconds is seconds of a window, which a cost that was rounded to ticks
+// may make a little longer than it was written: 9/min is 9 in 60 s.
+func wholeSeconds(window time.Duration) int64 {
+	return max(1, seconds(window-window/1_000_000))
 }
 
 // seconds rounds up: a time that a client is told must be long enough.
