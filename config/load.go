@@ -16,7 +16,7 @@ import (
 // Sizes beyond these are refused unread: a wrong file must not fill the memory.
 const (
 	largestFile    = 16 << 20
-	largestKeyFile = 64 << 20
+	largestKeyFile = 256 << 20
 	largestRule    = 64 << 10
 )
 
@@ -151,7 +151,7 @@ func (o *object) loadKeys(file string) []Key {
 		return nil
 	}
 	keys := &reader{file: path}
-	all := keys.keyFile(data)
+	all := keys.keys(data)
 	o.errs = append(o.errs, keys.errs...)
 	return all
 }
@@ -172,6 +172,9 @@ func readFile(path string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	var b bytes.Buffer
+	if st, err := f.Stat(); err == nil && st.Size() <= most {
+		b.Grow(int(st.Size()) + bytes.MinRead)
+	}
 	n, err := io.Copy(&b, io.LimitReader(f, most+1))
 	switch {
 	case err != nil:

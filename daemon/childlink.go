@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,10 @@ type childLink struct {
 	lastID  uint64
 	waiting map[uint64]chan answer
 
-	doors map[string]config.Listener // that it has; only set touches it
+	// What it has; only set touches these.
+	doors map[string]config.Listener
+	keys  []config.Key
+	keyed bool // it has keys
 }
 
 // startChild starts a process that has no policy yet.
@@ -136,6 +140,12 @@ var errRefused = errors.New("the HTTP gate refused it")
 
 // set gives the child its policy and its listeners.
 func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*socket) error {
+	keys := p.HTTP.Keys
+	if p.HTTP.Keys = nil; c.keyed && slices.Equal(c.keys, keys) {
+		p.SameKeys = true
+	} else {
+		p.PackedKeys = l7.PackKeys(keys)
+	}
 	o := order{Do: orderSet, Policy: &p}
 	var fds []int
 	for _, l := range p.HTTP.Listeners {
@@ -153,6 +163,7 @@ func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*sock
 	if a.Error != "" {
 		return fmt.Errorf("%w: %s", errRefused, a.Error)
 	}
+	c.keys, c.keyed = keys, true
 	c.doors = make(map[string]config.Listener, len(o.Doors))
 	for _, d := range o.Doors {
 		c.doors[d.Address] = d.Listener

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/l7"
 )
 
 // difference says what next does otherwise than old, in the order rules,
@@ -165,11 +166,8 @@ func flatten(path string, v reflect.Value, out []item) []item {
 
 // fingerprint tells two sets of keys apart and gives none away.
 func fingerprint(keys []config.Key) string {
-	sum := sha256.New()
-	for _, k := range keys {
-		fmt.Fprintf(sum, "%x %q %q %q\n", k.SHA256, k.Owner, k.Tenant, k.Plan)
-	}
-	return short(hex.EncodeToString(sum.Sum(nil)))
+	sum := sha256.Sum256(l7.PackKeys(keys))
+	return short(hex.EncodeToString(sum[:]))
 }
 
 // tokenPrint is fingerprint for keys of tokens.

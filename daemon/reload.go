@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/l7"
 )
 
 // ConfigError is a config that cannot be read or used. Its text has one line
@@ -45,7 +46,7 @@ func parseConfig(path string, data []byte) (loaded, error) {
 	if err != nil {
 		return loaded{}, &ConfigError{err}
 	}
-	beside, err := json.Marshal([]any{cfg.HTTP.Keys, cfg.HTTP.Users.Keys, cfg.HTTP.Certificates})
+	beside, err := json.Marshal([]any{cfg.HTTP.Users.Keys, cfg.HTTP.Certificates})
 	if err != nil {
 		return loaded{}, &ConfigError{fmt.Errorf("hash keys: %w", err)}
 	}
@@ -53,6 +54,7 @@ func parseConfig(path string, data []byte) (loaded, error) {
 	fmt.Fprintf(sum, "%d\n", len(data))
 	sum.Write(data)
 	sum.Write(beside)
+	sum.Write(l7.PackKeys(cfg.HTTP.Keys))
 	sum.Write([]byte(cfg.HTTP.Answers.Body.Text))
 	return loaded{cfg: cfg, text: data, hash: hex.EncodeToString(sum.Sum(nil))}, nil
 }

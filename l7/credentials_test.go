@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/headgate/headgate/config"
 )
 
@@ -96,8 +98,18 @@ func TestKeyring(t *testing.T) {
 	for i := range keys {
 		keys[i] = keyOf(fmt.Sprint("key-", i), fmt.Sprint("owner-", i%1000), "acme", "paid")
 	}
-	ring := newKeyring(keys)
+	packed := PackKeys(keys)
+	ring, err := unpackKeys(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want(t, "holders", len(ring.holders), 1000)
+	want(t, "bytes a key, packed", len(packed)/len(keys) < 20, true)
+	for n := range 2000 {
+		if _, err := unpackKeys(packed[:len(packed)*n/2000]); err == nil {
+			t.Fatalf("half of the keys at %d read as all", n)
+		}
+	}
 	for i := range keys {
 		if h, ok := ring.find(keys[i].SHA256); !ok || h != (holder{fmt.Sprint("owner-", i%1000), "acme", "paid"}) {
 			t.Fatalf("key %d: %v, %v", i, h, ok)
@@ -105,6 +117,55 @@ func TestKeyring(t *testing.T) {
 	}
 	_, ok := ring.find(sha256.Sum256([]byte("none")))
 	want(t, "found", ok, false)
+	if diff := cmp.Diff(newKeyring(keys[:9]), must(unpackKeys(PackKeys(keys[:9]))), cmp.AllowUnexported(keyring{}, holder{})); diff != "" {
+		t.Errorf("in place (-) and packed (+):\n%s", diff)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// A policy that brings no keys goes on with those in force.
+func TestSameKeys(t *testing.T) {
+	t.Parallel()
+	h := config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml"}
+	p := Policy{HTTP: h, PackedKeys: PackKeys([]config.Key{keyOf("a", "ann", "", "")}), Rules: []config.Rule{keyed(t, "4/1m", "2/1m")}}
+	r := newRig(t, p)
+	c := r.client("127.0.0.2")
+	want(t, "a", c.passed(3, "X-Api-Key: a"), 3)
+	p.PackedKeys, p.SameKeys = nil, true
+	r.set(p)
+	want(t, "a goes on", c.passed(3, "X-Api-Key: a"), 1)
+	p.SameKeys, p.PackedKeys = false, PackKeys(nil)
+	r.set(p)
+	want(t, "without a", c.passed(3, "X-Api-Key: a"), 2)
+	if err := New(r.gate.log).SetPolicy(Policy{SameKeys: true}); err == nil || !strings.Contains(err.Error(), "no keys to go on with") {
+		t.Errorf("the same keys as none: %v", err)
+	}
+}
+
+func BenchmarkMillionKeys(b *testing.B) {
+	keys := make([]config.Key, 1_000_000)
+	for i := range keys {
+		keys[i] = keyOf(fmt.Sprint("key-", i), fmt.Sprint("owner-", i), fmt.Sprint("tenant-", i%1000), "paid")
+	}
+	var packed []byte
+	b.Run("pack", func(b *testing.B) {
+		for b.Loop() {
+			packed = PackKeys(keys)
+		}
+	})
+	b.Run("unpack", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			must(unpackKeys(packed))
+		}
+	})
+	b.Logf("%d bytes packed", len(packed))
 }
 
 func FuzzQueryKey(f *testing.F) {

@@ -23,6 +23,12 @@ type Policy struct {
 	Allow []netip.Prefix
 	Block []netip.Prefix // Allow wins
 
+	// What the key file holds is in HTTP.Keys, or in PackedKeys, from PackKeys,
+	// or with SameKeys what the policy in force has: a million keys need not be
+	// sent for each change of a rule.
+	PackedKeys []byte
+	SameKeys   bool
+
 	Host   string // this host's name, as request ids tell it
 	Secret []byte // that request ids are sealed with; nil: one that ends with the gate
 }
@@ -88,14 +94,17 @@ type exemption struct {
 func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (*policy, error) {
 	c := &policy{
 		proxies: table(p.HTTP.Proxies), allow: table(p.Allow), block: table(p.Block),
-		forwarded: p.HTTP.ClientFrom == config.FromForwarded,
-		places:    keyPlaces{http.CanonicalHeaderKey(p.HTTP.KeyHeader), p.HTTP.KeyBearer, p.HTTP.KeyQuery},
-		keyFile:   p.HTTP.KeyFile != "", keys: newKeyring(p.HTTP.Keys),
+		forwarded:  p.HTTP.ClientFrom == config.FromForwarded,
+		places:     keyPlaces{http.CanonicalHeaderKey(p.HTTP.KeyHeader), p.HTTP.KeyBearer, p.HTTP.KeyQuery},
+		keyFile:    p.HTTP.KeyFile != "",
 		userHeader: http.CanonicalHeaderKey(p.HTTP.Users.Header), clientBits: p.HTTP.ClientBits,
 	}
 	var errs []error
 	var err error
 	if c.tokens, err = newTokens(p.HTTP.Users); err != nil {
+		errs = append(errs, err)
+	}
+	if c.keys, err = p.keyring(); err != nil {
 		errs = append(errs, err)
 	}
 	switch {

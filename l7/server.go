@@ -116,7 +116,14 @@ func (g *Gate) SetPolicy(p Policy) error {
 		g.warned.Store(false)
 		g.strange.Store(false)
 	}
-	if old := g.policy.Load(); old != nil && ready.tokens.same(old.tokens) {
+	old := g.policy.Load()
+	if p.SameKeys {
+		if old == nil {
+			return errors.New("there are no keys to go on with: send them")
+		}
+		ready.keys = old.keys
+	}
+	if old != nil && ready.tokens.same(old.tokens) {
 		ready.tokens = old.tokens
 	} else if ready.tokens != nil {
 		ready.tokens.now = g.Wall
