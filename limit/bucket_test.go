@@ -50,7 +50,7 @@ func TestWaitOfWhatNeverFits(t *testing.T) {
 func TestHighRatesAdmitTheirBurst(t *testing.T) {
 	for _, rate := range []int64{999_999, 1_000_001, 5_000_000, 100_000_000} {
 		l, now, passed := mustRate(t, rate, time.Second, 10), Ticks(1<<40), 0
-		k := &direct{new(Bucket), l}
+		k := &direct{s: new(Bucket), l: l}
 		for range 10_000 {
 			if first(k.take(now)) {
 				passed++
@@ -73,7 +73,7 @@ func TestIdle(t *testing.T) {
 		for _, days := range []int{0, 6, 50, 365, 300 * 365} {
 			s := NewStore(1 << 16)
 			l := mustRate(t, r.amount, r.per, r.burst)
-			k := &inStore{s, s.Key(AppendPart(nil, 'c', []byte("idle"))), l}
+			k := &inStore{s: s, k: s.Key(AppendPart(nil, 'c', []byte("idle"))), l: l}
 			now := FromDuration(5 * time.Second)
 			for range r.burst + 1 {
 				k.take(now)
@@ -99,7 +99,7 @@ func TestIdle(t *testing.T) {
 // RC-057 without a sweep: right up to the 4.5 years that signed ticks reach.
 func TestIdleUnswept(t *testing.T) {
 	for _, idle := range []time.Duration{time.Hour, 6 * 24 * time.Hour, 49*24*time.Hour + 17*time.Hour, year, 4 * year} {
-		k := &direct{new(Bucket), mustRate(t, 1, time.Minute, 2)}
+		k := &direct{s: new(Bucket), l: mustRate(t, 1, time.Minute, 2)}
 		now := Ticks(1<<64 - 1<<40)
 		k.take(now)
 		k.take(now)
@@ -129,7 +129,7 @@ func TestSlowRates(t *testing.T) {
 		{10, 250 * time.Millisecond, 25 * time.Millisecond},
 	}
 	for _, c := range cases {
-		k, now := &direct{new(Bucket), mustRate(t, c.amount, c.per, 1)}, Ticks(77)
+		k, now := &direct{s: new(Bucket), l: mustRate(t, c.amount, c.per, 1)}, Ticks(77)
 		k.take(now)
 		for i := range 3 {
 			now += FromDuration(c.each)
@@ -156,7 +156,7 @@ func TestOpenLoop(t *testing.T) {
 		{"RC-023", mustRate(t, 10, time.Minute, 10), 200 * time.Millisecond, 10 * time.Minute, 109, 110},
 	}
 	for _, c := range cases {
-		k, passed := &direct{new(Bucket), c.l}, 0
+		k, passed := &direct{s: new(Bucket), l: c.l}, 0
 		for at := time.Duration(0); at <= c.all; at += c.every {
 			if first(k.take(FromDuration(at))) {
 				passed++
@@ -182,7 +182,7 @@ func TestNewFiguresKeepDebt(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			k, now := &direct{new(Bucket), mustRate(t, 100, time.Minute, 100)}, Ticks(1)
+			k, now := &direct{s: new(Bucket), l: mustRate(t, 100, time.Minute, 100)}, Ticks(1)
 			for range 100 {
 				k.take(now)
 			}
@@ -215,7 +215,7 @@ func TestFiguresTakeTurns(t *testing.T) {
 			return l
 		}
 		wide, narrow := draw("wide"), draw("narrow")
-		k, now := &direct{new(Bucket), wide}, Ticks(1)
+		k, now := &direct{s: new(Bucket), l: wide}, Ticks(1)
 		var passed int64
 		for range rapid.IntRange(1, 600).Draw(t, "asks") {
 			k.l = wide

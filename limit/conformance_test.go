@@ -13,19 +13,23 @@ type subject struct {
 	name  string
 	limit func(t *rapid.T) Limit
 	store bool
+	wall  *wallClock // follows the moments that keys are asked at
 }
 
 func subjects() (all []subject) {
+	wall := new(wallClock)
 	kinds := []struct {
 		name string
 		draw func(t *rapid.T) Limit
 	}{
 		{"token-bucket", drawRate},
+		{"fixed-window", wall.drawFixed},
+		{"quota", wall.drawQuota},
 		{"sliding-log", func(t *rapid.T) Limit { return drawWindow(t, SlidingLog) }},
 		{"sliding-counter", func(t *rapid.T) Limit { return drawWindow(t, SlidingCounter) }},
 	}
 	for _, k := range kinds {
-		all = append(all, subject{k.name, k.draw, false}, subject{k.name + "/store", k.draw, true})
+		all = append(all, subject{k.name, k.draw, false, wall}, subject{k.name + "/store", k.draw, true, wall})
 	}
 	return all
 }
@@ -55,11 +59,13 @@ type key interface {
 }
 
 type direct struct {
-	s state
-	l Limit
+	s    state
+	l    Limit
+	wall *wallClock // nil: none is asked
 }
 
 func (d *direct) take(now Ticks) (bool, Answer) {
+	d.wall.set(now)
 	ok := d.s.wait(now, &d.l) == 0
 	if ok {
 		d.s.charge(now, &d.l)
@@ -68,12 +74,14 @@ func (d *direct) take(now Ticks) (bool, Answer) {
 }
 
 type inStore struct {
-	s *Store
-	k Key
-	l Limit
+	s    *Store
+	k    Key
+	l    Limit
+	wall *wallClock
 }
 
 func (d *inStore) take(now Ticks) (bool, Answer) {
+	d.wall.set(now)
 	c := []Charge{{Key: d.k, Limit: &d.l}}
 	ok := d.s.Take(now, c)
 	return ok, c[0].Answer
@@ -82,9 +90,9 @@ func (d *inStore) take(now Ticks) (bool, Answer) {
 func (s subject) key(l Limit) key {
 	if s.store {
 		store := NewStore(1 << 16)
-		return &inStore{store, store.Key(AppendPart(nil, 'c', []byte("one"))), l}
+		return &inStore{store, store.Key(AppendPart(nil, 'c', []byte("one"))), l, s.wall}
 	}
-	return &direct{newState(l.algorithm), l}
+	return &direct{newState(l.algorithm), l, s.wall}
 }
 
 // start is drawn so that the clock wraps within a test now and then.
@@ -94,13 +102,20 @@ func start(t *rapid.T) Ticks {
 
 // steps draws pauses around what matters to l: none, its cost, its window.
 func steps(t *rapid.T, l Limit) []Ticks {
+	window := FromDuration(l.Window())
 	step := rapid.OneOf(
 		rapid.Just(uint64(0)),
-		rapid.Uint64Range(0, max(1, l.window/uint64(2*l.quota))),
-		rapid.Uint64Range(0, 3*l.window/2),
-		rapid.Just(l.window), rapid.Just(l.window-1), rapid.Just(max(1, l.cost)),
+		rapid.Uint64Range(0, max(1, window/uint64(2*l.quota))),
+		rapid.Uint64Range(0, 3*window/2),
+		rapid.Just(window), rapid.Just(window-1), rapid.Just(max(1, l.cost)),
 	)
-	return rapid.SliceOfN(step, 1, 200).Draw(t, "steps")
+	all := rapid.SliceOfN(step, 1, 200).Draw(t, "steps")
+	if l.calendar != nil {
+		for i := range all {
+			all[i] -= all[i] % ticksPerNano // the wall clock shows no less
+		}
+	}
+	return all
 }
 
 // most returns how many l admits at most in any time that holds both first and
@@ -110,6 +125,21 @@ func most(l Limit, first, last Ticks) int64 {
 		return int64((l.burst + last - first) / l.cost)
 	}
 	return l.quota * int64((last-first)/l.window+1)
+}
+
+// mostInPeriod fails if more than the limit were admitted in the period of the
+// last of walls.
+func mostInPeriod(t *rapid.T, l Limit, walls []time.Time) {
+	start, end := l.calendar.cut.around(walls[len(walls)-1])
+	n := int64(0)
+	for _, w := range walls {
+		if !w.Before(start) && w.Before(end) {
+			n++
+		}
+	}
+	if n > l.quota {
+		t.Fatalf("%d admitted from %v to %v, at most %d", n, start, end, l.quota)
+	}
 }
 
 func TestConformance(t *testing.T) {
@@ -127,6 +157,7 @@ func (s subject) bound(t *rapid.T) {
 	l := s.limit(t)
 	k, now := s.key(l), start(t)
 	var admitted []Ticks
+	var walls []time.Time
 	for _, step := range steps(t, l) {
 		now += step
 		ok, a := k.take(now)
@@ -136,7 +167,11 @@ func (s subject) bound(t *rapid.T) {
 		if !ok {
 			continue
 		}
-		admitted = append(admitted, now)
+		admitted, walls = append(admitted, now), append(walls, s.wall.now())
+		if l.calendar != nil {
+			mostInPeriod(t, l, walls)
+			continue
+		}
 		for i, first := range admitted {
 			if n := int64(len(admitted) - i); n > most(l, first, now) {
 				t.Fatalf("%d admitted in %d ticks, at most %d: %+v", n, now-first, most(l, first, now), l)

@@ -41,13 +41,15 @@ func TestTakeManyModel(t *testing.T) {
 		s := NewStore(1 << 22)
 		n := rapid.IntRange(1, 20).Draw(t, "limits")
 		limits, model := make([]Limit, n), make([]state, n)
+		kinds := subjects()
 		for i := range limits {
-			limits[i] = subjects()[2*rapid.IntRange(0, 2).Draw(t, "kind")].limit(t)
+			limits[i] = kinds[2*rapid.IntRange(0, len(kinds)/2-1).Draw(t, "kind")].limit(t)
 			model[i] = newState(limits[i].algorithm)
 		}
 		now := start(t)
 		for range 60 {
-			now += rapid.Uint64Range(0, limits[0].window).Draw(t, "step")
+			now += rapid.Uint64Range(0, FromDuration(limits[0].Window())).Draw(t, "step")
+			kinds[0].wall.set(now)
 			charges, picked := []Charge{}, []int{}
 			for i := range limits {
 				if rapid.Bool().Draw(t, "asks") {
@@ -120,12 +122,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	for name, l := range limits {
 		t.Run(name, func(t *testing.T) {
 			s := NewStore(bound)
-			heavy := &inStore{s, s.numbered(1 << 40), l}
+			heavy := &inStore{s: s, k: s.numbered(1 << 40), l: l}
 			for range 10 {
 				heavy.take(0)
 			}
 			for i := range uint64(100_000) {
-				k := &inStore{s, s.numbered(i), l}
+				k := &inStore{s: s, k: s.numbered(i), l: l}
 				if !first(k.take(0)) {
 					t.Fatal("a new key was refused")
 				}
@@ -148,7 +150,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestBytesAKey(t *testing.T) {
 	s, l := NewStore(0), mustRate(t, 1, time.Hour, 1)
 	for i := range uint64(300_000) {
-		(&inStore{s, s.numbered(i), l}).take(0)
+		(&inStore{s: s, k: s.numbered(i), l: l}).take(0)
 	}
 	if st := s.Stats(); st.Keys != 300_000 || st.Bytes/st.Keys > 64 {
 		t.Fatalf("%d bytes a key, want at most 64", st.Bytes/st.Keys)
@@ -229,7 +231,7 @@ func BenchmarkTakeMany(b *testing.B) {
 	s, begin := NewStore(0), time.Now()
 	l := mustRate(b, 1, time.Second, 10)
 	for i := range uint64(1_000_000) {
-		(&inStore{s, s.numbered(i), l}).take(0)
+		(&inStore{s: s, k: s.numbered(i), l: l}).take(0)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()

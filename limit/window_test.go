@@ -7,8 +7,8 @@ import (
 
 func windows(t *testing.T, n int64, per time.Duration) map[string]*direct {
 	return map[string]*direct{
-		"log":     {new(Log), mustWindow(t, SlidingLog, n, per)},
-		"counter": {new(Counter), mustWindow(t, SlidingCounter, n, per)},
+		"log":     {s: new(Log), l: mustWindow(t, SlidingLog, n, per)},
+		"counter": {s: new(Counter), l: mustWindow(t, SlidingCounter, n, per)},
 	}
 }
 
@@ -38,7 +38,7 @@ func TestWindowEdge(t *testing.T) {
 // TestCounterError measures what the counter's doc comment promises.
 func TestCounterError(t *testing.T) {
 	const n = 1500
-	k := &direct{new(Counter), mustWindow(t, SlidingCounter, n, time.Minute)}
+	k := &direct{s: new(Counter), l: mustWindow(t, SlidingCounter, n, time.Minute)}
 	passed := 0
 	for at := time.Duration(0); at < 60*time.Minute; at += 20 * time.Millisecond {
 		if first(k.take(FromDuration(at))) {
