@@ -3,6 +3,7 @@ package maps
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 // A bucket table is carried into another one of another size in two passes.
@@ -90,9 +91,10 @@ func (t *Table) merge(into *Table, now uint64) (lost int) {
 
 // raise makes the slot of s.Tag at least as empty as s says.
 func (t *Table) raise(s bpfSlot, now uint64) bool {
-	const tries = 64
+	// who is claiming the slot may have been taken off its CPU in the middle
+	const spins, tries = 64, 1000
 	tag := s.Tag &^ tagFlags
-	for range tries {
+	for try := range tries {
 		slot := t.find(tag)
 		if slot == nil {
 			switch placed, busy := t.claim(s, now); {
@@ -101,7 +103,9 @@ func (t *Table) raise(s bpfSlot, now uint64) bool {
 			case !busy:
 				return false
 			}
-			runtime.Gosched()
+			if runtime.Gosched(); try >= spins {
+				time.Sleep(time.Millisecond)
+			}
 			continue
 		}
 		for tat := atomic.LoadUint64(&slot.Tat); int64(s.Tat-tat) > 0; tat = atomic.LoadUint64(&slot.Tat) {
