@@ -55,8 +55,9 @@ static __always_inline enum reason judge_one(struct xdp_md *ctx, const struct pa
 					     struct limit *limit, struct cpu *cpu,
 					     __u32 generation, __u64 now)
 {
-	struct taking t = {};
-	enum take taken = take_one(&t, ctx, p, limit, cpu, generation, now);
+	/* on the stack it would not leave room for what Linux 6.1 counts twice */
+	struct taking *t = &cpu->takings[0];
+	enum take taken = take_one(t, ctx, p, limit, cpu, generation, now);
 	enum outcome outcome = OUTCOME_PASSED;
 
 	if (taken == TAKE_BUSY || taken == TAKE_LOST)
@@ -65,12 +66,12 @@ static __always_inline enum reason judge_one(struct xdp_md *ctx, const struct pa
 		outcome = limit->flags & LIMIT_WATCH ? OUTCOME_WATCHED : OUTCOME_REFUSED;
 	count_rule(limit->counter, outcome, p->length);
 	if (taken != TAKE_OK)
-		take_unknown_back(&t);
+		take_unknown_back(t);
 	if (outcome != OUTCOME_REFUSED)
 		return REASON_WITHIN_RATE;
 	if (limit->extra)
 		strike(p, limit, generation, now);
-	return refusal(taken, &t);
+	return refusal(taken, t);
 }
 
 /* A limit has refused the packet: REASON_WITHIN_RATE to go on, if it watches. */

@@ -24,7 +24,8 @@ volatile const __u32 line_mask;		/* lines in the table - 1, a power of two - 1 *
 volatile const __u64 seed0, seed1, seed2, seed3;
 
 #define CLAIM_TRIES	8
-#define CLAIM_WAITS	256	/* looks: some microseconds */
+#define CLAIM_WAITS	256	/* reads: some microseconds */
+#define CLAIM_LOOKS	3	/* waits for one claim after the other */
 
 /* Answers beside a way, which is 0 to WAYS - 1. */
 #define WAY_CLAIMED	4	/* a new bucket */
@@ -110,15 +111,20 @@ __noinline __u64 claim_wait(__u32 index, __u32 way, __u64 claimed)
 }
 
 /* Looks for tag's slot until no claim for it is under way. */
-__noinline int table_wait(__u32 index, __u64 tag)
+static __always_inline int table_wait(struct line *line, __u32 index, __u64 tag)
 {
-	struct line *line = bpf_map_lookup_elem(&buckets, &index);
 	int way = WAY_BUSY, i;
+	__u32 w;
 
-	if (!line)
-		return WAY_BUSY;
-	for (i = 0; i < CLAIM_WAITS && way == WAY_BUSY; i++)
+	for (i = 0; i < CLAIM_LOOKS; i++) {
 		way = table_find(line, tag);
+		if (way != WAY_BUSY)
+			return way;
+		for (w = 0; w < WAYS - 1; w++)
+			if ((READ(line->way[w].tag) & ~TAG_DENIED) == (tag | TAG_RESERVED))
+				break;
+		claim_wait(index, w, tag | TAG_RESERVED);
+	}
 	return way;
 }
 
@@ -199,31 +205,47 @@ static __always_inline int choose_slot(struct line *line, __u64 now, __u64 *old,
 	return own;
 }
 
+/* One try to claim a slot in a line: as table_claim, or WAY_NONE or WAY_BUSY:
+ * try again.
+ */
+static __always_inline int claim_once(struct line *line, __u32 index, __u64 tag, __u64 now,
+				      __u64 tat)
+{
+	bool was_free;
+	__u64 old = 0;
+	int own, way;
+
+	own = choose_slot(line, now, &old, &was_free);
+	if (own < 0)
+		return own;
+	way = claim_slot(line, index, own, old, was_free, tag, now, tat);
+	if (way == own)
+		return way | (was_free ? WAY_CLAIMED : WAY_CLAIMED | WAY_EVICTED);
+	return way < 0 ? table_wait(line, index, tag) : way;
+}
+
+__noinline int claim_again(__u32 index, __u64 tag, __u64 now, __u64 tat)
+{
+	struct line *line = bpf_map_lookup_elem(&buckets, &index);
+
+	return line ? claim_once(line, index, tag, now, tat) : WAY_BUSY;
+}
+
 /* Claims a slot in line index for tag, which had none when the caller looked;
  * the bucket starts with tat. Returns its way, with WAY_CLAIMED and
  * WAY_EVICTED where it is a new one, or WAY_FULL or WAY_BUSY. A global
- * function: the verifier walks it once.
+ * function: the verifier walks it once; further tries are a call, so that it
+ * walks what they do once too.
  */
 __noinline int table_claim(__u32 index, __u64 tag, __u64 now, __u64 tat)
 {
 	struct line *line = bpf_map_lookup_elem(&buckets, &index);
-	int try, own, way;
-	bool was_free;
-	__u64 old = 0;
+	int try, way;
 
 	if (!line)
 		return WAY_BUSY;
-	for (try = 0; try < CLAIM_TRIES; try++) {
-		own = choose_slot(line, now, &old, &was_free);
-		if (own < 0)
-			return own;
-		way = claim_slot(line, index, own, old, was_free, tag, now, tat);
-		if (way == own)
-			return way | (was_free ? WAY_CLAIMED : WAY_CLAIMED | WAY_EVICTED);
-		if (way < 0)
-			way = table_wait(index, tag);
-		if (way >= 0)
-			return way;
-	}
-	return WAY_BUSY;
+	way = claim_once(line, index, tag, now, tat);
+	for (try = 1; try < CLAIM_TRIES && (way == WAY_NONE || way == WAY_BUSY); try++)
+		way = claim_again(index, tag, now, tat);
+	return way == WAY_NONE ? WAY_BUSY : way;
 }

@@ -353,27 +353,23 @@ __noinline int take_slow(struct taking *t, const struct limit *limit, struct cpu
 }
 
 /* Phase one of several limits. */
-__noinline int take_first(struct taking *t, const struct limit *limit, struct cpu *cpu,
-			  __u64 now)
+static __always_inline enum take take_first(struct taking *t, const struct limit *limit,
+					    struct cpu *cpu, __u64 now)
 {
 	enum take taken = TAKE_LOST;
 	int try;
 
-	if (!t || !limit || !cpu)
-		return TAKE_BUSY;
 	for (try = 0; try < TAKE_TRIES && taken == TAKE_LOST; try++)
 		taken = take_read(t, limit, cpu, now);
 	return taken;
 }
 
 /* Phase two. */
-__noinline int take_second(struct taking *t, const struct limit *limit, struct cpu *cpu,
-			   __u64 now)
+static __always_inline enum take take_second(struct taking *t, const struct limit *limit,
+					     struct cpu *cpu, __u64 now)
 {
 	enum take taken;
 
-	if (!t || !limit || !cpu)
-		return TAKE_BUSY;
 	if (t->charged)
 		return TAKE_OK;
 	taken = take_charge(t, cpu, now);

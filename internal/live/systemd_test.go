@@ -141,7 +141,8 @@ http: {listen: "` + address + `", upstream: ` + upstream(t, h.net) + "}\n"
 // The manager is told ready only when packets are judged and requests
 // answered, and a start that fails never says so.
 func TestReadyWhenReady(t *testing.T) {
-	h := newHost(t, "network: {interfaces: [IFACE, hg-nowhere]}\n")
+	// an address that is not the host's
+	h := newHost(t, "network: {interfaces: [IFACE]}\nhttp: {listen: \"192.0.2.77:8080\", upstream: \"http://127.0.0.1:9\"}\n")
 	m := manage(t, h)
 	if out, err := h.daemon().CombinedOutput(); err == nil || m.count("READY=1") != 0 {
 		t.Fatalf("a start that fails: %v, told %q\n%s", err, m.told, out)
