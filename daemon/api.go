@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/limit"
 )
 
 // The control socket speaks HTTP with JSON bodies:
@@ -386,6 +388,7 @@ type HTTPStatus struct {
 	Certificates []CertificateStatus `json:"certificates,omitempty"`
 	Answers      map[string]uint64   `json:"answers,omitempty"` // requests by status code
 	Resets       uint64              `json:"connections_reset"` // because their client held 256 already
+	Buckets      limit.Stats         `json:"buckets"`
 }
 
 // Listener is one front door.

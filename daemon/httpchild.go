@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/l7"
+	"github.com/headgate/headgate/limit"
 )
 
 // ChildCommand is the hidden command that the daemon starts the HTTP gate's
@@ -60,6 +61,7 @@ type answer struct {
 	Rules   map[string]l7.Counters `json:"rules,omitempty"`
 	Answers map[int]uint64         `json:"answers,omitempty"` // by status code
 	Resets  uint64                 `json:"resets,omitempty"`  // connections over their client's bound
+	Buckets limit.Stats            `json:"buckets"`
 }
 
 // httpChild is the HTTP gate's process: it parses what strangers send, so it
@@ -161,6 +163,7 @@ func (c *httpChild) obey() error {
 			}
 		case orderCount:
 			a.Rules, a.Answers, a.Resets = c.gate.Counters(), c.gate.Answers(), c.gate.RefusedConnections()
+			a.Buckets = c.gate.Buckets()
 		case orderStop:
 			return nil
 		default:

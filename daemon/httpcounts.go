@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/l7"
+	"github.com/headgate/headgate/limit"
 )
 
 // httpCounts adds the counters of the child that runs to those of the ones
@@ -14,6 +15,7 @@ type httpCounts struct {
 	dead, live   map[string]l7.Counters // by rule
 	deadA, liveA map[int]uint64         // by status code
 	deadR, liveR uint64                 // connections reset
+	deadB, liveB limit.Stats            // of the dead only what never falls
 }
 
 func newHTTPCounts() httpCounts {
@@ -32,6 +34,9 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 		}
 	}
 	c.liveR = max(c.liveR, a.Resets)
+	b := a.Buckets
+	b.Evicted, b.Overflowed = max(c.liveB.Evicted, b.Evicted), max(c.liveB.Overflowed, b.Overflowed)
+	c.liveB = b
 	for code, n := range a.Answers {
 		if code >= 100 && code <= 999 {
 			c.liveA[code] = max(c.liveA[code], n)
@@ -44,6 +49,8 @@ func (c *httpCounts) bank() {
 	c.dead, c.deadA = c.total()
 	c.live, c.liveA = map[string]l7.Counters{}, map[int]uint64{}
 	c.deadR, c.liveR = c.resets(), 0
+	all := c.buckets()
+	c.deadB, c.liveB = limit.Stats{Evicted: all.Evicted, Overflowed: all.Overflowed}, limit.Stats{}
 }
 
 // prune forgets rules that are gone.
@@ -81,6 +88,15 @@ func (c *httpCounts) total() (map[string]l7.Counters, map[int]uint64) {
 }
 
 func (c *httpCounts) resets() uint64 { return c.deadR + c.liveR }
+
+// buckets is how the store of the child that runs fares, with the evictions and
+// overflows of all.
+func (c *httpCounts) buckets() limit.Stats {
+	b := c.liveB
+	b.Evicted += c.deadB.Evicted
+	b.Overflowed += c.deadB.Overflowed
+	return b
+}
 
 // atLeast is n, but in no part below old: answers may overtake each other.
 func atLeast(old, n l7.Counters) l7.Counters {

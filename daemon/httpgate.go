@@ -373,6 +373,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 		st.Up, st.PID, st.User = true, h.child.proc.pid, h.acc.name
 	}
 	st.Resets = h.counts.resets()
+	st.Buckets = h.counts.buckets()
 	rules, codes := h.counts.total()
 	if len(codes) > 0 {
 		st.Answers = make(map[string]uint64, len(codes))

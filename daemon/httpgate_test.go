@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/l7"
+	"github.com/headgate/headgate/limit"
 )
 
 // get makes one request on a connection of its own.
@@ -346,6 +347,7 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 			Rules:   map[string]l7.Counters{"a": {Passed: passed, Refused: refused}, "invented": {Passed: 9}},
 			Answers: map[int]uint64{200: passed, 12345: 1},
 			Resets:  refused,
+			Buckets: limit.Stats{Keys: 7, Evicted: passed, Overflowed: refused},
 		}, rules)
 	}
 	tell(10, 1)
@@ -361,6 +363,9 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 	}
 	if n := c.resets(); n != 2 {
 		t.Errorf("%d connections reset, want 2", n)
+	}
+	if b := c.buckets(); b != (limit.Stats{Keys: 7, Evicted: 15, Overflowed: 2}) {
+		t.Errorf("buckets %+v, want those of the child that runs, and evictions and overflows of both", b)
 	}
 	c.prune(rules[1:])
 	if got, _ := c.total(); len(got) != 0 {

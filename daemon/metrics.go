@@ -60,6 +60,10 @@ var described = []struct {
 	{"headgate_http_up", "Whether the HTTP gate's process is up.", nil},
 	{"headgate_http_restarts_total", "Times that the HTTP gate's process died.", nil},
 	{"headgate_http_certificate_end_timestamp_seconds", "When the first certificate of a listener with TLS ends.", []string{"listener"}},
+	{"headgate_http_keys", "Bucket keys that the HTTP gate keeps.", nil},
+	{"headgate_http_keys_bytes", "Memory that they take.", nil},
+	{"headgate_http_evicted_keys_total", "Bucket keys in use that gave way to others.", nil},
+	{"headgate_http_overflowed_requests_total", "Charges to a rule's shared bucket because its key found no room.", nil},
 	{"headgate_http_reset_connections_total", "Connections reset because their client held 256 already.", nil},
 }
 
@@ -98,6 +102,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge("headgate_http_up", oneIf(st.HTTP.Up))
 	count("headgate_http_restarts_total", st.HTTP.Restarts)
 	count("headgate_http_reset_connections_total", st.HTTP.Resets)
+	gauge("headgate_http_keys", float64(st.HTTP.Buckets.Keys))
+	gauge("headgate_http_keys_bytes", float64(st.HTTP.Buckets.Bytes))
+	count("headgate_http_evicted_keys_total", st.HTTP.Buckets.Evicted)
+	count("headgate_http_overflowed_requests_total", st.HTTP.Buckets.Overflowed)
 	for _, l := range st.HTTP.Listeners {
 		if !l.CertificateEnds.IsZero() {
 			gauge("headgate_http_certificate_end_timestamp_seconds", float64(l.CertificateEnds.Unix()), l.Address)
