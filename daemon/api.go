@@ -146,6 +146,7 @@ type Rule struct {
 	Packets   *Verdicts `json:"packets,omitempty"`
 	Bytes     *Verdicts `json:"bytes,omitempty"`
 	Requests  *Verdicts `json:"requests,omitempty"`
+	Over      uint64    `json:"over,omitempty"`    // of those passed, above the line in the soft part
 	End       time.Time `json:"end,omitzero"`      // zero: never
 	EndsIn    int64     `json:"ends_in,omitempty"` // seconds, rounded up; 0: never
 

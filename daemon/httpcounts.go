@@ -76,6 +76,7 @@ func (c *httpCounts) total() (map[string]l7.Counters, map[int]uint64) {
 			t.Passed += n.Passed
 			t.Refused += n.Refused
 			t.Watched += n.Watched
+			t.Over += n.Over
 			rules[name] = t
 		}
 	}
@@ -103,6 +104,7 @@ func atLeast(old, n l7.Counters) l7.Counters {
 	n.Passed = max(n.Passed, old.Passed)
 	n.Refused = max(n.Refused, old.Refused)
 	n.Watched = max(n.Watched, old.Watched)
+	n.Over = max(n.Over, old.Over)
 	return n
 }
 

@@ -28,6 +28,7 @@ var described = []struct {
 	{"headgate_rule_packets_total", "Packets that a rule of the network gate has judged.", []string{"rule", "verdict"}},
 	{"headgate_rule_bytes_total", "Frame bytes that a rule of the network gate has judged.", []string{"rule", "verdict"}},
 	{"headgate_rule_requests_total", "Requests that a rule of the HTTP gate has judged.", []string{"rule", "verdict"}},
+	{"headgate_rule_over_requests_total", "Requests that passed above the line of a rule, in its soft part.", []string{"rule"}},
 	{"headgate_packets_total", "Packets by verdict and its one reason.", []string{"verdict", "reason"}},
 	{"headgate_packet_bytes_total", "Frame bytes by verdict and its one reason.", []string{"verdict", "reason"}},
 	{"headgate_interface_attached", "Whether the network gate's program is attached.", []string{"interface"}},
@@ -124,6 +125,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			count("headgate_rule_"+name+"_total", v.Passed, r.Name, "passed")
 			count("headgate_rule_"+name+"_total", v.Refused, r.Name, "refused")
 			count("headgate_rule_"+name+"_total", v.Watched, r.Name, "watched")
+		}
+		if r.Requests != nil {
+			count("headgate_rule_over_requests_total", r.Over, r.Name)
 		}
 	}
 	gauge("headgate_rules_aside", float64(aside))

@@ -116,7 +116,7 @@ func (d *daemon) countedRules(packets map[string]maps.Counters, requests map[str
 			w.Bytes = &Verdicts{c.PassedBytes, c.RefusedBytes, c.WatchedBytes}
 		} else {
 			c := requests[r.Name]
-			w.Requests = &Verdicts{c.Passed, c.Refused, c.Watched}
+			w.Requests, w.Over = &Verdicts{c.Passed, c.Refused, c.Watched}, c.Over
 		}
 		out = append(out, w)
 	}

@@ -11,8 +11,8 @@ import (
 
 // counts are a rule's counters, alone on their cache line.
 type counts struct {
-	passed, refused, watched atomic.Uint64
-	_                        [40]byte
+	passed, refused, watched, over atomic.Uint64
+	_                              [32]byte
 }
 
 // verdict is what becomes of a request.
@@ -191,6 +191,9 @@ func (d *decision) count(ok bool) {
 			r.counts.refused.Add(1)
 		case ok:
 			r.counts.passed.Add(1)
+			if c.Answer.Over {
+				r.counts.over.Add(1)
+			}
 		}
 	}
 }

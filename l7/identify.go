@@ -115,7 +115,7 @@ func claimsAddress(h http.Header) bool {
 func (p *policy) stripIdentity(h http.Header, declared bool) {
 	for name := range h {
 		plain := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))
-		names := strings.HasPrefix(plain, "X-Forwarded-") || plain == "Forwarded" || plain == "X-Real-Ip" || plain == p.userHeader
+		names := strings.HasPrefix(plain, "X-Forwarded-") || plain == "Forwarded" || plain == "X-Real-Ip" || plain == p.userHeader || plain == overHeader
 		other := plain == "Forwarded" && !p.forwarded || plain == "X-Forwarded-For" && p.forwarded
 		if names && (!declared || plain != name || other) {
 			delete(h, name)

@@ -273,6 +273,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Header.Del("Http2-Settings")
 	}
 	v.gate.policy.Load().forward(&v.asker, pr.In, out.Header)
+	v.decision.mark(out.Header)
 }
 
 // carriesHTTP reports whether what a client wants to switch to would carry more

@@ -298,6 +298,7 @@ type Counters struct {
 	Passed  uint64 `json:"passed"`
 	Refused uint64 `json:"refused"`
 	Watched uint64 `json:"watched"` // would have been refused
+	Over    uint64 `json:"over"`    // of Passed, those above the rule's line, in its soft part
 }
 
 // Counters returns the counters of each rule in force, by name.
@@ -306,7 +307,7 @@ func (g *Gate) Counters() map[string]Counters {
 	defer g.mu.Unlock()
 	all := make(map[string]Counters, len(g.counts))
 	for name, c := range g.counts {
-		all[name] = Counters{c.passed.Load(), c.refused.Load(), c.watched.Load()}
+		all[name] = Counters{c.passed.Load(), c.refused.Load(), c.watched.Load(), c.over.Load()}
 	}
 	return all
 }

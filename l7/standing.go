@@ -73,7 +73,8 @@ func order(a, b int64) int {
 // rate. A client that spreads what remains over it is not refused.
 func paceOf(c *limit.Charge) int64 {
 	if c.Answer.Remaining == 0 {
-		return max(1, seconds(limit.ToDuration(c.Answer.Wait)))
+		// In the soft part more passes, but there is none left to count on.
+		return max(1, seconds(limit.ToDuration(max(c.Answer.Wait, c.Answer.Under))))
 	}
 	window := uint64(c.Limit.Window())
 	share := window
