@@ -12,6 +12,10 @@ import (
 // meet as a key of 128 bits is to guess.
 const keyPart = 16
 
+// mostShared bounds the names that are looked for again when keys are packed and
+// unpacked: where there are more, most have a single key.
+const mostShared = 1 << 14
+
 // keyring finds the holder of a key among a million, in some 40 bytes a key, and
 // names that are kept once.
 type keyring struct {
@@ -57,14 +61,16 @@ func (k *keyring) find(sum [sha256.Size]byte) (h holder, ok bool) {
 // the same order are the same bytes.
 func PackKeys(keys []config.Key) []byte {
 	var holders []byte
-	seen := map[holder]uint64{}
+	seen, n := map[holder]uint64{}, uint64(0)
 	refs := make([]byte, 0, (keyPart+3)*len(keys))
 	for i := range keys {
 		h := holder{keys[i].Owner, keys[i].Tenant, keys[i].Plan}
 		at, ok := seen[h]
 		if !ok {
-			at = uint64(len(seen))
-			seen[h] = at
+			at = n
+			if n++; len(seen) < mostShared {
+				seen[h] = at
+			}
 			for _, name := range []string{h.owner, h.tenant, h.plan} {
 				holders = append(binary.AppendUvarint(holders, uint64(len(name))), name...)
 			}
@@ -72,7 +78,7 @@ func PackKeys(keys []config.Key) []byte {
 		refs = append(refs, keys[i].SHA256[:keyPart]...)
 		refs = binary.AppendUvarint(refs, at)
 	}
-	b := binary.AppendUvarint(make([]byte, 0, len(holders)+len(refs)+20), uint64(len(seen)))
+	b := binary.AppendUvarint(make([]byte, 0, len(holders)+len(refs)+20), n)
 	b = binary.AppendUvarint(append(b, holders...), uint64(len(keys)))
 	return append(b, refs...)
 }
@@ -144,7 +150,7 @@ func (u *unpacker) name(names map[string]string) string {
 		return kept
 	}
 	name := string(b)
-	if len(names) < 1<<14 {
+	if len(names) < mostShared {
 		names[name] = name
 	}
 	return name
