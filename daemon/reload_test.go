@@ -180,6 +180,30 @@ func TestKeyFileIsWatched(t *testing.T) {
 	}
 }
 
+// So is one of the keys of tokens; a file with a fault changes nothing.
+func TestTokenKeyFileIsWatched(t *testing.T) {
+	b := newBench(t, rule(1))
+	secret := filepath.Join(b.dir, "secret")
+	put(t, secret, strings.Repeat("a", 32))
+	b.write(t, fmt.Sprintf("http: {listen: %q, upstream: %q, identities: {user: {jwt: sub, key_file: secret}}}", freeAddress(t), upstream(t)))
+	if _, err := b.d.reload(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	background(t, b.d.watchConfig)
+	inForce := func() string {
+		b.d.mu.Lock()
+		defer b.d.mu.Unlock()
+		return string(b.d.policy.cfg.HTTP.Users.Keys[0].Secret)
+	}
+	put(t, secret, "short")
+	await(t, "the fault is told", func() bool { return strings.Contains(b.log.String(), "a secret of 5 bytes can be guessed") })
+	if inForce() != strings.Repeat("a", 32) {
+		t.Errorf("secret in force: %s", inForce())
+	}
+	put(t, secret, strings.Repeat("b", 32))
+	await(t, "the second secret is in force", func() bool { return inForce() == strings.Repeat("b", 32) })
+}
+
 // A file that no longer goes with a rule from the command line is refused while
 // running, and at a start sets that rule aside.
 func TestFileAgainstAddedRules(t *testing.T) {
