@@ -30,7 +30,7 @@ test: build ## everything that is tested; as root nothing is skipped
 	GOARCH=arm64 go build ./...
 	go run ./internal/testsum -p 1 -timeout 20m ./...
 
-soak: ## floods of 2 million sources, and no gap in 100 reloads and 90 restarts (root, about 12 min)
+soak: ## floods of 2 million sources, no gap in 100 reloads and 90 restarts, a small log (root, about 13 min)
 	@deploy/packages test
 	HEADGATE_SOAK=1 go test ./internal/live -run 'Soak|Gap|NeverHalf' -v -timeout 40m -soak 30s
 
