@@ -49,8 +49,10 @@ func parseRate(s string) (Rate, error) {
 		}
 	}
 	switch {
+	case n == 0 && unit != "":
+		return Rate{}, fmt.Errorf("%s admits nothing: write 1%s/%s or more, or smaller units", quote(s), unit, interval)
 	case n == 0:
-		return Rate{}, fmt.Errorf("%s admits nothing: the smallest is 1/%s", quote(s), interval)
+		return Rate{}, fmt.Errorf("%s admits nothing: write 1/%s or more, or 1 in a longer time, up to 1/365d", quote(s), interval)
 	case unit == "":
 		return checkCount(s, Rate{n, every, Count})
 	}

@@ -76,11 +76,11 @@ func TestParseRateRefuses(t *testing.T) {
 		{"5/ s", "unknown unit"},
 		{"5/min ", "unknown unit"},
 		// RC-022
-		{"0/s", "smallest is 1/s"},
-		{"0/5min", "smallest is 1/5min"},
+		{"0/s", "write 1/s or more"},
+		{"0/5min", "write 1/5min or more"},
 		{"-5/s", "negative"},
 		{"5/0s", "interval is 0"},
-		{"0Mbit/s", "smallest"},
+		{"0Mbit/s", "write 1Mbit/s or more"},
 		// RC-055
 		{"100000001/s", "fastest is 100000000/s"},
 		{"1000000000/s", "fastest is 100000000/s"},

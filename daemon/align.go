@@ -240,7 +240,7 @@ func (n *network) dropPinned(cfg *config.Config) error {
 		return err
 	}
 	for _, a := range have {
-		if err := detachPin(a.Pin); err != nil {
+		if _, err := detachPin(a.Pin); err != nil {
 			return err
 		}
 		n.log.Info("detached: no longer named in network.interfaces", "interface", a.Interface)

@@ -106,7 +106,7 @@ func TestCoverIsRemoved(t *testing.T) {
 					}
 					return errors.Join(cover(g, pins, dev), uncoverAll(pins))
 				},
-				"detach": func() error { return DetachAll(pins) },
+				"detach": func() error { _, err := DetachAll(pins); return err },
 			} {
 				inside("cover", left)
 				if out := shown(); out != name {

@@ -170,13 +170,14 @@ func unpinUnused(pins string) error {
 	if err != nil || len(have) > 0 {
 		return err
 	}
-	return DetachAll(pins)
+	_, err = DetachAll(pins)
+	return err
 }
 
 // discard removes a folder of pins that was made for nothing, as far as it can:
 // what went wrong has been told.
 func discard(pins string) {
-	if DetachAll(pins) != nil {
+	if _, err := DetachAll(pins); err != nil {
 		os.Remove(pins)
 	}
 }
@@ -294,7 +295,8 @@ func (n *network) detachAll() ([]string, error) {
 	slices.Sort(names)
 	n.release()
 	n.detached = true
-	return names, DetachAll(n.pins)
+	_, err := DetachAll(n.pins)
+	return names, err
 }
 
 // close lets go of the maps. Programs stay attached and go on filtering.

@@ -43,19 +43,42 @@ func merge(cfg *config.Config, added state, named map[string][]netip.Prefix) (*p
 	if err := config.CheckRules(p.configRules("")); err != nil {
 		return nil, &ConfigError{err}
 	}
+	var sound []liveRule
 	for _, a := range added.Rules {
-		before := p.rules
-		if !p.add(a) {
-			continue
-		}
-		if err := config.CheckRules(p.configRules("")); err != nil {
-			last := p.rules[len(p.rules)-1]
-			last.aside = err.Error()
-			p.rules, p.aside = before, append(p.aside, last)
+		if r := p.read(a); r.aside != "" {
+			p.aside = append(p.aside, r)
+		} else {
+			sound = append(sound, r)
 		}
 	}
+	p.admit(sound)
 	p.override(added.Overrides)
 	return p, nil
+}
+
+// admit puts rules in force in their order, each that goes with those before it;
+// the others it sets aside. Rules that do not go together do so with no further
+// one either, so all are tried at once first, then halves: a thousand rules of
+// which all go cost one check.
+func (p *policy) admit(rules []liveRule) {
+	if len(rules) == 0 {
+		return
+	}
+	before := p.rules
+	p.rules = slices.Concat(before, rules)
+	err := config.CheckRules(p.configRules(""))
+	if err == nil {
+		return
+	}
+	p.rules = before
+	if len(rules) == 1 {
+		rules[0].aside = err.Error()
+		p.aside = append(p.aside, rules[0])
+		return
+	}
+	half := len(rules) / 2
+	p.admit(rules[:half])
+	p.admit(rules[half:])
 }
 
 // loses says which rule that is in force now would be set aside in next.
@@ -82,9 +105,9 @@ func newPolicy(cfg *config.Config, added state, named map[string][]netip.Prefix)
 	return p
 }
 
-// add puts one added rule in force, or aside when the file has one of its name
-// or when it no longer reads, and reports which.
-func (p *policy) add(a addedRule) bool {
+// read reads one added rule, which is to be set aside when the file has one of
+// its name or when it no longer reads.
+func (p *policy) read(a addedRule) liveRule {
 	r, err := config.ParseRule("rule "+a.Name, []byte(a.Text))
 	live := liveRule{Rule: r, origin: a.Origin, end: a.End}
 	switch {
@@ -94,15 +117,10 @@ func (p *policy) add(a addedRule) bool {
 	case p.has(a.Name):
 		live.aside = "the config has a rule of this name"
 	}
-	if live.aside != "" {
-		p.aside = append(p.aside, live)
-		return false
-	}
-	if p.cfg.Mode == config.Watch {
+	if live.aside == "" && p.cfg.Mode == config.Watch {
 		live.Mode = config.Watch
 	}
-	p.rules = append(slices.Clip(p.rules), live)
-	return true
+	return live
 }
 
 func (p *policy) has(name string) bool {

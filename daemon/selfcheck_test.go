@@ -40,7 +40,7 @@ func newDarkHost(t *testing.T) *darkHost {
 	h.gate = newNetwork(slog.New(slog.NewTextHandler(h.log, nil)))
 	t.Cleanup(func() {
 		h.gate.close()
-		if err := DetachAll(pins); err != nil {
+		if _, err := DetachAll(pins); err != nil {
 			t.Error(err)
 		}
 	})

@@ -222,7 +222,7 @@ func TestTrialWithoutRoom(t *testing.T) {
 	}
 	room()
 	b.tryOut(t, 2, 60)
-	room = fill(t, dir)
+	fill(t, dir)
 	if _, err := b.d.confirm(ConfirmRequest{}, Origin{}); err == nil || !strings.Contains(err.Error(), "the trial goes on") || b.d.trial == nil || b.onDisk(t) != b.text(rule(1)) {
 		t.Errorf("confirm on a full disk: %v", err)
 	}

@@ -41,7 +41,7 @@ added from the command line (state.dir): nothing but the config is left.`,
 			var r daemon.DetachReply
 			err := e.ask(cmd.Context(), http.MethodPost, "/v1/detach", nil, &r)
 			if errors.Is(err, errNoDaemon) {
-				err = daemon.DetachAll(e.pins(pins))
+				r.Interfaces, err = daemon.DetachAll(e.pins(pins))
 			}
 			if err != nil {
 				return err
@@ -49,9 +49,7 @@ added from the command line (state.dir): nothing but the config is left.`,
 			if done, err := e.asJSON(r); done {
 				return err
 			}
-			if len(r.Interfaces) > 0 {
-				fmt.Fprintln(e.out, "detached from "+strings.Join(r.Interfaces, ", "))
-			}
+			e.sayDetached(r.Interfaces)
 			fmt.Fprintln(e.out, "nothing of headgate is attached or pinned any more")
 			return nil
 		}),
@@ -60,6 +58,12 @@ added from the command line (state.dir): nothing but the config is left.`,
 	cmd.Flags().BoolVar(&purge, "purge", false, "also remove state.dir: blocks, allows and rules from the command line")
 	cmd.Flags().StringVar(&pins, "pins", "", "`folder` of the pins, for a dead daemon (default: state.pins of the config)")
 	return cmd
+}
+
+func (e *env) sayDetached(from []string) {
+	if len(from) > 0 {
+		fmt.Fprintln(e.out, "detached from "+strings.Join(from, ", "))
+	}
 }
 
 // uninstall leaves nothing of a daemon that is stopped.
@@ -72,7 +76,9 @@ func (e *env) uninstall(pins string) error {
 	if err != nil {
 		return badInput{err}
 	}
-	if err := daemon.DetachAll(firstOf(pins, cfg.State.Pins)); err != nil {
+	from, err := daemon.DetachAll(firstOf(pins, cfg.State.Pins))
+	e.sayDetached(from)
+	if err != nil {
 		return err
 	}
 	if err := daemon.Purge(cfg.State.Dir); err != nil {

@@ -63,7 +63,10 @@ func run(ctx context.Context, args []string, e *env) int {
 		fmt.Fprintln(e.err, err)
 		return exitBad
 	}
-	fmt.Fprintln(e.err, "headgate: "+err.Error())
+	// several faults at once are a line each
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(e.err, "headgate: "+line)
+	}
 	var failed failure
 	if errors.As(err, &failed) {
 		return exitFailed

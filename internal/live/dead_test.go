@@ -65,7 +65,9 @@ rules:
 	if out, _ := outside.CombinedOutput(); !strings.Contains(string(out), h.link.Gate.Interface+": its interface is in another network namespace") {
 		t.Errorf("status from another namespace:\n%s", out)
 	}
-	h.do("detach", "--all")
+	if out := h.do("detach", "--all"); !strings.Contains(out, "detached from "+h.link.Gate.Interface+"\n") {
+		t.Errorf("detach does not name the interface:\n%s", out)
+	}
 	h.exits(1, []string{"no daemon answers"}, "status")
 }
 
