@@ -39,6 +39,7 @@ var parts = []struct {
 }{
 	{"packet", packetPart},
 	{"flood", floodPart},
+	{"http", httpPart},
 }
 
 func main() {
