@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -164,12 +165,20 @@ func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*sock
 		return fmt.Errorf("%w: %s", errRefused, a.Error)
 	}
 	c.keys, c.keyed = keys, true
+	if len(p.PackedKeys) > muchSent {
+		p.PackedKeys = nil
+		debug.FreeOSMemory()
+	}
 	c.doors = make(map[string]config.Listener, len(o.Doors))
 	for _, d := range o.Doors {
 		c.doors[d.Address] = d.Listener
 	}
 	return nil
 }
+
+// muchSent is how many bytes of keys leave so much garbage, on either side, that
+// it is worth giving back at once: key files change seldom.
+const muchSent = 4 << 20
 
 // stop lets the child finish what is in flight, then ends it.
 func (c *childLink) stop() {

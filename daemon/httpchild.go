@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -156,6 +157,10 @@ func (c *httpChild) obey() error {
 		case orderSet:
 			if err := c.set(o, files); err != nil {
 				a.Error = err.Error()
+			}
+			if len(o.Policy.PackedKeys) > muchSent {
+				o = order{}
+				debug.FreeOSMemory()
 			}
 		case orderChange:
 			if err := c.gate.ChangeLists(*o.Lists); err != nil {
