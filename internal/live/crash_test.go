@@ -65,7 +65,7 @@ rules:
 	}
 }
 
-// A block ends at its time, to the second, also with the daemon dead.
+// RC-133: a block ends at its time, to the second, also with the daemon dead.
 func TestBlockEndsWithTheDaemonDead(t *testing.T) {
 	h := newHost(t, "network: {interfaces: [IFACE]}\n")
 	h.start()

@@ -10,7 +10,8 @@ import (
 )
 
 // A source that is refused again and again is blocked whole, at once, by the
-// data path; the daemon writes it down with its reason, and unblock lifts both.
+// data path; the daemon writes it down with its reason, and unblock lifts both:
+// the next packet passes, and what was refused before counts no more (RC-096).
 func TestThenBlocksOnTheWire(t *testing.T) {
 	h := newHost(t, `
 network: {interfaces: [IFACE]}
