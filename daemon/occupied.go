@@ -10,6 +10,9 @@ func (o occupant) String() string {
 	text := fmt.Sprintf("program id %d", o.id)
 	if o.name != "" || o.tag != "" {
 		text += fmt.Sprintf(", name %q, tag %s", o.name, o.tag)
+	} else {
+		// a daemon that has started has no more rights than it needs
+		text += fmt.Sprintf(" (`bpftool prog show id %d` names it)", o.id)
 	}
 	if o.pid != 0 {
 		text += fmt.Sprintf(", held by pid %d (%s)", o.pid, o.command)

@@ -10,7 +10,10 @@ import (
 )
 
 // stateNames are all that a daemon keeps in state.dir.
-var stateNames = []string{"state.json", "imports", "lists", "configs", "history.jsonl", "hits.json", "trial.json"}
+var stateNames = []string{
+	"state.json", "state.json.old", "imports", "lists", "configs", "history.jsonl", "hits.json", "trial.json",
+	secretFile, verifierLog,
+}
 
 // Purge removes what was added from the command line and all else that a daemon
 // kept in dir, then dir itself if nothing is left in it. Files of others stay,
