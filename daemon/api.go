@@ -18,6 +18,7 @@ import (
 //	GET    /v1/allows/batch   POST /v1/allows/batch
 //	GET    /v1/vouches        POST /v1/vouches  DELETE /v1/vouches?source=A
 //	GET    /v1/overrides      POST /v1/overrides  DELETE /v1/overrides?rule=R[&owner=O][&plan=P][&key=K][&from=F]
+//	POST   /v1/reset          POST /v1/grant
 //	POST   /v1/reload         POST /v1/detach   POST /v1/reattach
 //	POST   /v1/apply          POST /v1/confirm  POST /v1/rollback
 //	GET    /v1/configs        GET /v1/history   POST /v1/undo     POST /v1/panic

@@ -105,6 +105,7 @@ func (d *daemon) controlHandler() http.Handler {
 	d.handleEntries(m, allows)
 	d.handleVouches(m)
 	d.handleOverrides(m)
+	d.handleMends(m)
 	d.handleTrials(m)
 	m.Handle("POST /v1/reload", answerWith(d.log, func(r *http.Request) (any, error) {
 		var q ReloadRequest

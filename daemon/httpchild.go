@@ -36,6 +36,7 @@ const (
 	orderSet    = "set"    // take this policy and these listeners
 	orderChange = "change" // take these changes of the lists
 	orderCount  = "count"  // tell the counters
+	orderMend   = "mend"   // reset a bucket, or give some of what was spent back
 	orderStop   = "stop"   // finish what is in flight and exit
 )
 
@@ -45,6 +46,7 @@ type order struct {
 	Do     string         `json:"do"`
 	Policy *l7.Policy     `json:"policy,omitempty"`
 	Lists  *l7.ListChange `json:"lists,omitempty"`
+	Mend   *l7.Mend       `json:"mend,omitempty"`
 	Doors  []orderedDoor  `json:"doors,omitempty"` // all that shall be open
 }
 
@@ -59,6 +61,7 @@ type orderedDoor struct {
 type answer struct {
 	ID      uint64                 `json:"id"`
 	Error   string                 `json:"error,omitempty"`
+	Mended  *l7.Mended             `json:"mended,omitempty"`
 	Rules   map[string]l7.Counters `json:"rules,omitempty"`
 	Answers map[int]uint64         `json:"answers,omitempty"` // by status code
 	Resets  uint64                 `json:"resets,omitempty"`  // connections over their client's bound
@@ -169,6 +172,12 @@ func (c *httpChild) obey() error {
 		case orderCount:
 			a.Rules, a.Answers, a.Resets = c.gate.Counters(), c.gate.Answers(), c.gate.RefusedConnections()
 			a.Buckets = c.gate.Buckets()
+		case orderMend:
+			if done, err := c.gate.Mend(*o.Mend); err != nil {
+				a.Error = err.Error()
+			} else {
+				a.Mended = &done
+			}
 		case orderStop:
 			return nil
 		default:
