@@ -30,6 +30,9 @@ const (
 	// popEmpty lets ".." take away an empty segment, as RFC 3986, 5.2.4 does,
 	// instead of the named one before it.
 	popEmpty
+	// shorten reads UTF-8 that is longer than need be, as %C0%AF for "/", which
+	// RFC 3629, 3 forbids and old decoders take.
+	shorten
 )
 
 // readings appends the normal form of raw, the path of a request as sent, in
@@ -65,7 +68,7 @@ func plain(raw string) bool {
 	}
 	for i := range len(raw) {
 		switch c := raw[i]; {
-		case c == '%', c == '\\', c == ';':
+		case c == '%', c == '\\', c == ';', isOverlong(raw[i:]):
 			return false
 		case (c == '.' || c == '/') && i > 0 && raw[i-1] == '/':
 			return false
@@ -86,11 +89,18 @@ func ambiguities(raw string) (c reading) {
 	if strings.Contains(raw, "%25") {
 		c |= decodeAgain
 	}
-	full := decodeAgain.decode(raw)
+	if hasOverlong(decodeAgain.decode(raw)) {
+		c |= shorten
+		if strings.Contains((shorten|decodeAgain).decode(raw), "%25") || strings.Contains(shorten.decode(raw), "%25") {
+			c |= decodeAgain
+		}
+	}
+	odd := c & shorten
+	full := (odd | decodeAgain).decode(raw)
 	if strings.Contains(full, `\`) || strings.Contains(full, "%2F") {
 		c |= splitEncoded
 	}
-	full = (decodeAgain | splitEncoded).decode(raw)
+	full = (odd | decodeAgain | splitEncoded).decode(raw)
 	if strings.Contains(full, ";") {
 		c |= cutParams
 	}
@@ -125,7 +135,7 @@ func (c reading) normal(raw string) string {
 
 // decode removes percent-encoding but for that of "/" and "%".
 func (c reading) decode(s string) string {
-	if !strings.ContainsAny(s, `%\`) {
+	if !strings.ContainsAny(s, `%\`) && (c&shorten == 0 || !hasOverlong(s)) {
 		return s
 	}
 	rounds := 1
@@ -134,7 +144,7 @@ func (c reading) decode(s string) string {
 	}
 	for ; rounds > 0; rounds-- {
 		before := s
-		if s = c.decodeOnce(s); s == before {
+		if s = c.shortened(c.decodeOnce(s)); s == before {
 			break
 		}
 	}
