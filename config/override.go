@@ -80,7 +80,7 @@ func (rr *ruleReader) clientOverride(o *object, over *Override) {
 	if !o.has("owner") && !o.has("plan") && !o.has("key") && !o.has("from") {
 		o.errorf(o.node, "say whom the override is for: owner, plan, key or from")
 	}
-	over.Until = o.until(time.UTC)
+	over.Until = o.until(rr.rule.zone())
 	for _, kind := range ways {
 		switch {
 		case !rr.has(kind) && o.has(kind):
@@ -148,6 +148,18 @@ func (o *object) until(zone *time.Location) time.Time {
 	return end
 }
 
+// zone is where r's days begin and end: UTC unless it has a calendar.
+func (r Rule) zone() *time.Location {
+	if r.Calendar == nil {
+		return time.UTC
+	}
+	zone, err := time.LoadLocation(r.Calendar.TimeZone)
+	if err != nil {
+		return time.UTC // the zone has a fault of its own
+	}
+	return zone
+}
+
 // ParseUntil reads a date such as 2027-03-31, which is the last day in zone, or
 // a moment such as 2027-03-31T12:00:00Z. It returns when that is over, in UTC.
 func ParseUntil(s string, zone *time.Location) (time.Time, error) {
@@ -180,7 +192,7 @@ func (o Override) Text(r Rule) string {
 	o.whom(&f)
 	f.figures(r.Algorithm, o.Rate, o.Burst)
 	if !o.Until.IsZero() {
-		f.word("until", untilText(o.Until, time.UTC))
+		f.word("until", untilText(o.Until, r.zone()))
 	}
 	if o.Why != "" {
 		f.word("why", o.Why)

@@ -66,6 +66,21 @@ func TestUntil(t *testing.T) {
 	}
 }
 
+// A date ends in the zone that the rule's quota has its days in.
+func TestUntilInTheRulesZone(t *testing.T) {
+	const quota = "{name: a, per: key, quota: 5/day, time_zone: America/Sao_Paulo, overrides: [{owner: acme, quota: 9/day, until: 2027-03-31}]}"
+	r := mustRule(t, quota)
+	if got := r.Overrides[0].Until.Format(time.RFC3339); got != "2027-04-01T03:00:00Z" {
+		t.Errorf("it ends at %s, want midnight in São Paulo", got)
+	}
+	if !strings.Contains(r.Text, "until: 2027-03-31}") {
+		t.Errorf("the text is %s", r.Text)
+	}
+	if again := mustRule(t, r.Text); !again.Overrides[0].Until.Equal(r.Overrides[0].Until) {
+		t.Errorf("%s reads back as %s", r.Text, again.Overrides[0].Until)
+	}
+}
+
 func TestWithOverrides(t *testing.T) {
 	r := mustRule(t, "{name: a, per: key, rate: 5/s, overrides: [{owner: acme, rate: 10/s}, {plan: paid, rate: 20/s}]}")
 	more := mustRule(t, "{name: a, per: key, rate: 5/s, overrides: [{plan: paid, rate: 30/s}]}").Overrides

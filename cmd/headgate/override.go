@@ -87,7 +87,8 @@ other figures, at once: the bucket and what was spent stay. The figures are of t
 rule's own kind: a rate, a limit in the same window, or a quota of the same period.
 An override for the same as before takes its place.
 
---until is the last day, in the rule's time zone, or a moment.`,
+--until is the last day, in the time zone of the rule's quota, else in UTC, or a
+moment.`,
 		Example: `  headgate override add daily --owner acme --quota 500000/day --until 2027-03-31 --reason "contract 88"
   headgate override add login --from 192.0.2.0/24 --limit 50/min --reason "load test" --until 2027-01-12T18:00:00Z
   headgate override add api --key-stdin --rate 500/s < key.txt`,
