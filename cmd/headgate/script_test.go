@@ -163,8 +163,8 @@ func hup(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(syscall.Kill(st.PID, syscall.SIGHUP))
 }
 
-// http CODE METHOD PATH [FROM] makes one request through the HTTP gate, from
-// a loopback address of its own choice.
+// http CODE METHOD PATH [FROM [HEADER...]] makes one request through the HTTP
+// gate, from a loopback address of its own choice, with headers as whole lines.
 func request(ts *testscript.TestScript, _ bool, args []string) {
 	dialer := &net.Dialer{}
 	if len(args) > 3 {
@@ -173,6 +173,10 @@ func request(ts *testscript.TestScript, _ bool, args []string) {
 	c := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 	req, err := http.NewRequest(args[1], "http://"+ts.Getenv("HOST")+":8080"+args[2], nil)
 	ts.Check(err)
+	for _, line := range args[min(len(args), 4):] {
+		name, value, _ := strings.Cut(line, ": ")
+		req.Header.Add(name, value)
+	}
 	resp, err := c.Do(req)
 	ts.Check(err)
 	resp.Body.Close()
