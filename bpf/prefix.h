@@ -29,7 +29,7 @@ volatile const __u32 prefix4_mask, prefix6_mask;	/* lines - 1 */
 #define PROBES6		128
 
 /* A line may spill into the ones that follow it. */
-#define PREFIX_HOPS	4
+#define PREFIX_HOPS	16
 
 /* A key of IPv4 is the prefix and its length's bit: no two are the same. */
 static __always_inline __u64 prefix4_name(__u32 address, __u64 length)
@@ -71,24 +71,15 @@ static __always_inline __u32 prefix_way(const __u64 *keys, __u64 key)
 	return (READ(keys[w]) & ~KEY_SPILLED) == key ? w : PREFIX_WAYS;
 }
 
-/* Where the prefix is that holds the address, plus 1, or 0. A global function:
- * the verifier walks it once. lengths is not 0.
+/* Goes on where line index - 1, the first for the key, has spilled: the place of
+ * the key, plus 1, or 0. Global functions: the verifier walks each once.
  */
-__noinline int prefix4_find(__u32 address, __u64 lengths)
+__noinline int prefix4_spilled(__u32 index, __u64 key)
 {
-	__u32 i, way, index = 0, hops = 0;
 	struct prefix_line4 *line;
-	__u64 key = 0, length;
+	__u32 hops, way;
 
-	for (i = 0; i < PROBES4 * PREFIX_HOPS; i++) {
-		if (!hops) {
-			if (!lengths)
-				return 0;
-			length = lengths & -lengths;
-			lengths ^= length;
-			key = prefix4_name(address, length);
-			index = prefix4_hash(key);
-		}
+	for (hops = 1; hops < PREFIX_HOPS; hops++) {
 		index &= prefix4_mask;
 		line = bpf_map_lookup_elem(&prefixes4, &index);
 		if (!line)
@@ -96,9 +87,37 @@ __noinline int prefix4_find(__u32 address, __u64 lengths)
 		way = prefix_way(line->key, key);
 		if (way < PREFIX_WAYS)
 			return index * PREFIX_WAYS + way + 1;
-		hops = READ(line->key[PREFIX_WAYS - 1]) & KEY_SPILLED ? hops + 1 : 0;
-		hops &= PREFIX_HOPS - 1;
+		if (!(READ(line->key[PREFIX_WAYS - 1]) & KEY_SPILLED))
+			return 0;
 		index++;
+	}
+	return 0;
+}
+
+/* Where the longest of the prefixes is that hold the address, plus 1, or 0. */
+__noinline int prefix4_find(__u32 address, __u64 lengths)
+{
+	struct prefix_line4 *line;
+	__u64 key, length;
+	__u32 i, way, index;
+	int place;
+
+	for (i = 0; i < PROBES4 && lengths; i++) {
+		length = lengths & -lengths;
+		lengths ^= length;
+		key = prefix4_name(address, length);
+		index = prefix4_hash(key) & prefix4_mask;
+		line = bpf_map_lookup_elem(&prefixes4, &index);
+		if (!line)
+			return 0;
+		way = prefix_way(line->key, key);
+		if (way < PREFIX_WAYS)
+			return index * PREFIX_WAYS + way + 1;
+		if (READ(line->key[PREFIX_WAYS - 1]) & KEY_SPILLED) {
+			place = prefix4_spilled(index + 1, key);
+			if (place)
+				return place;
+		}
 	}
 	return 0;
 }

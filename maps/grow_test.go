@@ -181,3 +181,22 @@ func TestPrefixHashes(t *testing.T) {
 		}
 	}
 }
+
+// RC-097: a table that is not crowded has a place for every prefix, whatever the
+// seed: else a single block would wait for a larger one.
+func TestPrefixTableTakesAllUntilCrowded(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, uint64(time.Now().UnixNano())))
+	for range 10 {
+		table := &prefixTable{lines4: make([]bpfPrefixLine4, 1<<15), mask: 1<<15 - 1, retired: map[uint32]bool{}}
+		for i := range table.seed {
+			table.seed[i] = random.Uint64() | 1
+		}
+		for !table.crowded(1) {
+			var b [4]byte
+			binary.BigEndian.PutUint32(b[:], random.Uint32())
+			if p := netip.PrefixFrom(netip.AddrFrom4(b), 32); !table.put(p, bpfPrefix{}) {
+				t.Fatalf("no place for %s with %d of %d held", p, table.held, table.places())
+			}
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 // Sizes and bits of the tables of prefixes, as in bpf/types.h and bpf/prefix.h.
 const (
 	prefixWays = 8
-	prefixHops = 4
+	prefixHops = 16
 	keySpilled = 1 << 63
 )
 
