@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"math"
-	"net/netip"
 	"os/exec"
 	"testing"
 
@@ -193,60 +190,6 @@ func TestFloodRefusesWhatPasses(t *testing.T) {
 	if err := s.measure(t.Context(), floodPlan{round: 1, chunk: smokeFrames}); err == nil {
 		t.Errorf("measured %v ns for a packet that was not dropped", s.costs)
 	}
-}
-
-// TestFloodSources: whatever source the program writes, the header's checksum
-// holds, and all sources are used.
-func TestFloodSources(t *testing.T) {
-	w := &wire{net: rig.Net(t)}
-	w.link = w.net.Links[0]
-	const sources, frames = 5, 200
-	sender, err := newSender(w, sources, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sender.close()
-	seen := map[netip.Addr]int{}
-	for range frames {
-		_, frame, err := sender.program.Test(sender.frame)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sum := headerSum(frame); sum != 0xffff {
-			t.Fatalf("frame %x: its IPv4 header adds up to %#x", frame, sum)
-		}
-		source := netip.AddrFrom4([4]byte(frame[offsetSource:]))
-		seen[source]++
-		clear(frame[offsetSource : offsetSource+4])
-		clear(frame[offsetID : offsetID+2])
-		rest := bytes.Clone(sender.frame)
-		clear(rest[offsetSource : offsetSource+4])
-		clear(rest[offsetID : offsetID+2])
-		if !bytes.Equal(frame, rest) {
-			t.Fatalf("frame %x: more than source and ID was written", frame)
-		}
-	}
-	for i := range sources {
-		if seen[floodSource(i)] == 0 {
-			t.Errorf("no frame of %d is from %v", frames, floodSource(i))
-		}
-		delete(seen, floodSource(i))
-	}
-	if len(seen) != 0 {
-		t.Errorf("sent from %v, which are no sources", seen)
-	}
-}
-
-// headerSum is the ones' complement sum of RFC 791 over an IPv4 header.
-func headerSum(frame []byte) uint32 {
-	var sum uint32
-	for at := 14; at < offsetEnd; at += 2 {
-		sum += uint32(binary.BigEndian.Uint16(frame[at:]))
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return sum
 }
 
 func TestFloodRefusesBadSources(t *testing.T) {

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,32 +37,4 @@ func mountSysfs() (fd int, err error) {
 		return -1, err
 	}
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
-}
-
-// ethtoolRequest is struct ifreq with a pointer for ethtool in it.
-type ethtoolRequest struct {
-	name [unix.IFNAMSIZ]byte
-	data unsafe.Pointer
-	_    [16]byte
-}
-
-// setGRO turns generic receive offload on.
-func setGRO(iface string) error {
-	if len(iface) >= unix.IFNAMSIZ {
-		return fmt.Errorf("turn GRO on: %s is no name of an interface", iface)
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open a socket for ethtool: %w", err)
-	}
-	defer unix.Close(fd)
-	value := &struct{ command, data uint32 }{unix.ETHTOOL_SGRO, 1}
-	request := ethtoolRequest{data: unsafe.Pointer(value)}
-	copy(request.name[:], iface)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
-	runtime.KeepAlive(value)
-	if errno != 0 {
-		return fmt.Errorf("turn GRO on for %s: %w", iface, errno)
-	}
-	return nil
 }

@@ -43,17 +43,14 @@ func (w *wire) build(cpu int) error {
 			return err
 		}
 	}
-	// a veth end takes redirected frames when the other has NAPI, and without
-	// an XDP program it has NAPI when GRO is on, as real cards have it
-	err := rig.Run(w.link.Gate.NS, func() error { return setGRO(w.link.Gate.Interface) })
+	err := w.link.Gate.SetGRO()
 	if err != nil {
 		return err
 	}
 	if w.thread, err = w.startThread(); err != nil {
 		return err
 	}
-	_, err = pinThread(w.thread, cpu)
-	return err
+	return keepOn(w.thread, cpu)
 }
 
 func (w *wire) close() error { return w.net.Close() }

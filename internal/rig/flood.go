@@ -93,15 +93,24 @@ func (f *Flood) Close() error { return f.program.Close() }
 // Send sends n frames from the calling thread's CPU, more where a signal
 // interrupts it.
 func (f *Flood) Send(n int) error {
+	return Run(f.from.NS, func() error { return f.send(n) })
+}
+
+// SendOn is Send from one CPU.
+func (f *Flood) SendOn(cpu, n int) error {
 	return Run(f.from.NS, func() error {
-		_, err := f.program.Run(&ebpf.RunOptions{
-			Data: f.frame, Repeat: uint32(n), Flags: liveFrames, BatchSize: floodBatch,
-		})
-		if err != nil {
-			return fmt.Errorf("send live frames: %w (needs Linux 5.18)", err)
-		}
-		return nil
+		return onThisCPU(cpu, func() error { return f.send(n) })
 	})
+}
+
+func (f *Flood) send(n int) error {
+	_, err := f.program.Run(&ebpf.RunOptions{
+		Data: f.frame, Repeat: uint32(n), Flags: liveFrames, BatchSize: floodBatch,
+	})
+	if err != nil {
+		return fmt.Errorf("send live frames: %w (needs Linux 5.18)", err)
+	}
+	return nil
 }
 
 // Run sends rate frames a second on an absolute schedule, 0: back to back, for
