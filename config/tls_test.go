@@ -1,47 +1,19 @@
 package config
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-// testPair returns a self-signed certificate and its key in PEM.
-func testPair(t testing.TB, name string, ends time.Time) (cert, key []byte) {
-	t.Helper()
-	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sheet := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: ends.Add(-time.Hour), NotAfter: ends,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, sheet, sheet, priv.Public(), priv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(priv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
-}
+	"github.com/headgate/headgate/internal/selfsigned"
+)
 
 // loadReference reads the reference with certificates in the place of those that
 // it names and that no repository holds.
 func loadReference(t *testing.T) (*Config, error) {
-	cert, key := testPair(t, "reference.example", time.Now().Add(time.Hour))
+	cert, key := selfsigned.Pair(t, time.Now().Add(time.Hour), "reference.example")
 	r := &reader{file: reference, read: func(path string, most int64) ([]byte, error) {
 		switch filepath.Base(path) {
 		case "reference-cert.pem":
@@ -59,8 +31,8 @@ func loadReference(t *testing.T) (*Config, error) {
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	ends := time.Now().Add(40 * 24 * time.Hour).Truncate(time.Second)
-	cert, key := testPair(t, "a.example", ends)
-	otherCert, otherKey := testPair(t, "b.example", ends)
+	cert, key := selfsigned.Pair(t, ends, "a.example")
+	otherCert, otherKey := selfsigned.Pair(t, ends, "b.example")
 	for name, data := range map[string][]byte{
 		"a.pem": cert, "a.key": key, "b.pem": otherCert, "b.key": otherKey, "bad.pem": []byte("no PEM"),
 		"chain.pem": append(cert, otherCert...),

@@ -1,15 +1,8 @@
 package daemon
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,31 +10,15 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/selfsigned"
 )
 
 // writePair puts a certificate for name, and its key, into the bench's folder.
 func (b *bench) writePair(t *testing.T, name string, ends time.Time) {
 	t.Helper()
-	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sheet := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: ends.Add(-1000 * time.Hour), NotAfter: ends,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, sheet, sheet, priv.Public(), priv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(priv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{
-		"site.key": {Type: "PRIVATE KEY", Bytes: secret}, "site.pem": {Type: "CERTIFICATE", Bytes: der},
-	} {
-		if err := os.WriteFile(filepath.Join(b.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+	cert, key := selfsigned.Pair(t, ends, name)
+	for file, text := range map[string][]byte{"site.key": key, "site.pem": cert} {
+		if err := os.WriteFile(filepath.Join(b.dir, file), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,15 +2,8 @@ package l7
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"strings"
@@ -18,35 +11,16 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/selfsigned"
 )
 
 // certificateFor returns a certificate that signs itself, for names.
 func certificateFor(t testing.TB, file string, names ...string) config.Certificate {
 	t.Helper()
-	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sheet := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: file}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, sheet, sheet, priv.Public(), priv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(priv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert, key := selfsigned.Pair(t, time.Now().Add(time.Hour), append([]string{file}, names...)...)
 	return config.Certificate{
 		CertificateFiles: config.CertificateFiles{CertFile: file, KeyFile: file + ".key"},
-		Cert:             pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		Key:              pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+		Cert:             cert, Key: key,
 	}
 }
 
