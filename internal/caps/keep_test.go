@@ -1,6 +1,7 @@
 package caps
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -49,6 +50,9 @@ func TestKeep(t *testing.T) {
 	t.Logf("%s", out)
 	if err != nil {
 		t.Error(err)
+	}
+	if bytes.Contains(out, []byte("--- SKIP")) {
+		t.Skip("the copy of this test gave nothing up: a binary with cgo cannot")
 	}
 	if noNewPrivs, _ := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); noNewPrivs != 0 {
 		t.Error("the test itself gave up something")
