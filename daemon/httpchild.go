@@ -65,6 +65,7 @@ type answer struct {
 	Rules   map[string]l7.Counters `json:"rules,omitempty"`
 	Answers map[int]uint64         `json:"answers,omitempty"` // by status code
 	Resets  uint64                 `json:"resets,omitempty"`  // connections over their client's bound
+	Faults  uint64                 `json:"faults,omitempty"`  // requests that met a fault of the gate
 	Buckets limit.Stats            `json:"buckets"`
 }
 
@@ -170,7 +171,7 @@ func (c *httpChild) obey() error {
 				a.Error = err.Error()
 			}
 		case orderCount:
-			a.Rules, a.Answers, a.Resets = c.gate.Counters(), c.gate.Answers(), c.gate.RefusedConnections()
+			a.Rules, a.Answers, a.Resets, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.RefusedConnections(), c.gate.Panics()
 			a.Buckets = c.gate.Buckets()
 		case orderMend:
 			if done, err := c.gate.Mend(*o.Mend); err != nil {

@@ -15,6 +15,7 @@ type httpCounts struct {
 	dead, live   map[string]l7.Counters // by rule
 	deadA, liveA map[int]uint64         // by status code
 	deadR, liveR uint64                 // connections reset
+	deadF, liveF uint64                 // faults
 	deadB, liveB limit.Stats            // of the dead only what never falls
 }
 
@@ -33,7 +34,7 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 			c.live[r.Name] = atLeast(c.live[r.Name], n)
 		}
 	}
-	c.liveR = max(c.liveR, a.Resets)
+	c.liveR, c.liveF = max(c.liveR, a.Resets), max(c.liveF, a.Faults)
 	b := a.Buckets
 	b.Evicted, b.Overflowed = max(c.liveB.Evicted, b.Evicted), max(c.liveB.Overflowed, b.Overflowed)
 	c.liveB = b
@@ -49,6 +50,7 @@ func (c *httpCounts) bank() {
 	c.dead, c.deadA = c.total()
 	c.live, c.liveA = map[string]l7.Counters{}, map[int]uint64{}
 	c.deadR, c.liveR = c.resets(), 0
+	c.deadF, c.liveF = c.faults(), 0
 	all := c.buckets()
 	c.deadB, c.liveB = limit.Stats{Evicted: all.Evicted, Overflowed: all.Overflowed}, limit.Stats{}
 }
@@ -89,6 +91,8 @@ func (c *httpCounts) total() (map[string]l7.Counters, map[int]uint64) {
 }
 
 func (c *httpCounts) resets() uint64 { return c.deadR + c.liveR }
+
+func (c *httpCounts) faults() uint64 { return c.deadF + c.liveF }
 
 // buckets is how the store of the child that runs fares, with the evictions and
 // overflows of all.

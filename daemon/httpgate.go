@@ -372,7 +372,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 	if h.child != nil {
 		st.Up, st.PID, st.User = true, h.child.proc.pid, h.acc.name
 	}
-	st.Resets = h.counts.resets()
+	st.Resets, st.Faults = h.counts.resets(), h.counts.faults()
 	st.Buckets = h.counts.buckets()
 	rules, codes := h.counts.total()
 	if len(codes) > 0 {

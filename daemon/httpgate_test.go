@@ -346,7 +346,7 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 		c.take(answer{
 			Rules:   map[string]l7.Counters{"a": {Passed: passed, Refused: refused}, "invented": {Passed: 9}},
 			Answers: map[int]uint64{200: passed, 12345: 1},
-			Resets:  refused,
+			Resets:  refused, Faults: refused,
 			Buckets: limit.Stats{Keys: 7, Evicted: passed, Overflowed: refused},
 		}, rules)
 	}
@@ -361,8 +361,8 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 	if len(got) != 1 || len(codes) != 1 || codes[200] != 15 {
 		t.Errorf("%v, %v", got, codes)
 	}
-	if n := c.resets(); n != 2 {
-		t.Errorf("%d connections reset, want 2", n)
+	if n, f := c.resets(), c.faults(); n != 2 || f != 2 {
+		t.Errorf("%d connections reset and %d faults, want 2 each", n, f)
 	}
 	if b := c.buckets(); b != (limit.Stats{Keys: 7, Evicted: 15, Overflowed: 2}) {
 		t.Errorf("buckets %+v, want those of the child that runs, and evictions and overflows of both", b)

@@ -66,6 +66,7 @@ var described = []struct {
 	{"headgate_http_evicted_keys_total", "Bucket keys in use that gave way to others.", nil},
 	{"headgate_http_overflowed_requests_total", "Charges to a rule's shared bucket because its key found no room.", nil},
 	{"headgate_http_reset_connections_total", "Connections reset because their client held 256 already.", nil},
+	{"headgate_http_faults_total", "Requests that met a fault of the HTTP gate itself.", nil},
 }
 
 func newCollector(look func() Status) *collector {
@@ -103,6 +104,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge("headgate_http_up", oneIf(st.HTTP.Up))
 	count("headgate_http_restarts_total", st.HTTP.Restarts)
 	count("headgate_http_reset_connections_total", st.HTTP.Resets)
+	count("headgate_http_faults_total", st.HTTP.Faults)
 	gauge("headgate_http_keys", float64(st.HTTP.Buckets.Keys))
 	gauge("headgate_http_keys_bytes", float64(st.HTTP.Buckets.Bytes))
 	count("headgate_http_evicted_keys_total", st.HTTP.Buckets.Evicted)

@@ -168,6 +168,9 @@ func httpLine(h daemon.HTTPStatus) string {
 	if h.Resets > 0 {
 		parts = append(parts, fmt.Sprintf("%d connections reset, their clients held 256 already", h.Resets))
 	}
+	if h.Faults > 0 {
+		parts = append(parts, fmt.Sprintf("%d requests met a fault of the gate (its log has more)", h.Faults))
+	}
 	return strings.Join(parts, "; ")
 }
 
