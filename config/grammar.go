@@ -29,7 +29,7 @@ var (
 	httpLevel = &level{"http", "`http`", []key{
 		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
 		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""}, {"client_from", "x-forwarded-for"},
-		{"tls", ""}, {"memory", "256MiB"},
+		{"tls", ""}, {"memory", "256MiB"}, {"connections_per_client", "256"},
 		{"upstreams", ""},
 	}}
 	listenerLevel = &level{"http.listeners", "an item of `http.listeners`", []key{
@@ -132,6 +132,7 @@ var foreign = map[string]string{
 	"dport": "ports", "dst_ports": "ports", "destination_ports": "ports", "tcp_flags": "flags", "tcpflags": "flags",
 	"icmp_type": "icmp_types", "icmp": "icmp_types", "vlans": "vlan", "vlan_id": "vlan", "vlan_ids": "vlan",
 	"sets": "lists", "ipsets": "lists", "feeds": "lists", "refresh": "interval", "checksum": "sha256", "ban": "then",
+	"max_connections": "connections_per_client", "connections": "connections_per_client", "limit_conn": "connections_per_client",
 	"bind": "listen", "hash": "sha256", "where": "match", "action": "mode", "enabled": "mode",
 }
 

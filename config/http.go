@@ -20,6 +20,7 @@ func (o *object) http() HTTP {
 	h.User = o.user()
 	h.ClientBits = o.clientBits()
 	h.Memory = o.memory(leastMemory)
+	h.Connections = o.connections()
 	h.Answers = o.section("answers", answersLevel).answers()
 	h.Certificates = o.certificates
 	return h
@@ -56,6 +57,17 @@ func (o *object) user() string {
 		o.errorf(w.node, "%s is no name of a system user", quote(w.text))
 	}
 	return w.text
+}
+
+const mostConnections = 1_000_000 // of one client
+
+func (o *object) connections() int {
+	w, _ := o.word("connections_per_client")
+	n, err := parseWhole(w.text)
+	if w.text != "" && (err != nil || n < 1 || n > mostConnections) {
+		o.errorf(w.node, "connections_per_client %s: write a whole number from 1 to %d, such as 256", quote(w.text), mostConnections)
+	}
+	return int(n)
 }
 
 func (o *object) clientBits() int {

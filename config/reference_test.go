@@ -69,7 +69,7 @@ func TestReferenceReads(t *testing.T) {
 				Algorithms: []string{"RS256", "ES256"},
 			},
 			Exempt: []Exempt{{"/healthz", []netip.Prefix{p("10.0.0.0/8")}}},
-			User:   "headgate", ClientBits: 64, Memory: 256 << 20,
+			User:   "headgate", ClientBits: 64, Memory: 256 << 20, Connections: 256,
 			Answers: Answers{
 				Dialect: IETF, Reset: ResetDelta, Jitter: 10, CORS: CORS{Origins: []string{"https://app.example"}},
 				Body: Body{File: "reference-refused.html", Type: "text/html; charset=utf-8"},

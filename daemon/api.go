@@ -389,7 +389,7 @@ type HTTPStatus struct {
 	Listeners    []Listener          `json:"listeners"`
 	Certificates []CertificateStatus `json:"certificates,omitempty"`
 	Answers      map[string]uint64   `json:"answers,omitempty"` // requests by status code
-	Resets       uint64              `json:"connections_reset"` // because their client held 256 already
+	Resets       uint64              `json:"connections_reset"` // because their client held as many as it may
 	Faults       uint64              `json:"faults"`            // requests that met a fault of the gate itself
 	Buckets      limit.Stats         `json:"buckets"`
 }

@@ -65,7 +65,7 @@ var described = []struct {
 	{"headgate_http_keys_bytes", "Memory that they take.", nil},
 	{"headgate_http_evicted_keys_total", "Bucket keys in use that gave way to others.", nil},
 	{"headgate_http_overflowed_requests_total", "Charges to a rule's shared bucket because its key found no room.", nil},
-	{"headgate_http_reset_connections_total", "Connections reset because their client held 256 already.", nil},
+	{"headgate_http_reset_connections_total", "Connections reset because their client held http.connections_per_client already.", nil},
 	{"headgate_http_faults_total", "Requests that met a fault of the HTTP gate itself.", nil},
 }
 

@@ -6,14 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// mostConnections is how many connections one client may hold at a time. A
+// defaultConnections is how many connections one client may hold at a time. A
 // browser opens 6 to a host; many people behind one address share the figure.
-const mostConnections = 256
+const defaultConnections = 256
 
 // connections counts the open connections of each client. A client is a socket's
 // peer here, by the same prefix as in bucket keys: no header was read yet.
 type connections struct {
-	most    int
 	refused atomic.Uint64
 
 	mu   sync.Mutex
@@ -21,14 +20,14 @@ type connections struct {
 }
 
 func newConnections() *connections {
-	return &connections{most: mostConnections, held: map[[17]byte]int{}}
+	return &connections{held: map[[17]byte]int{}}
 }
 
-// take counts one more connection of client, if it may hold one more.
-func (c *connections) take(client [17]byte) bool {
+// take counts one more connection of client, if it holds fewer than most.
+func (c *connections) take(client [17]byte, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held[client] >= c.most {
+	if c.held[client] >= most {
 		c.refused.Add(1)
 		return false
 	}
@@ -73,11 +72,11 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			tcp.Close()
 			continue
 		}
-		client, bounded := l.gate.bounds(tcp.RemoteAddr())
-		if !bounded {
+		client, most := l.gate.bounds(tcp.RemoteAddr())
+		if most == 0 {
 			return conn, nil
 		}
-		if l.gate.connections.take(client) {
+		if l.gate.connections.take(client, most) {
 			return &boundedConn{TCPConn: tcp, done: sync.OnceFunc(func() { l.gate.connections.release(client) })}, nil
 		}
 		tcp.SetLinger(0)
@@ -85,14 +84,14 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// bounds returns the client that a connection of remote belongs to, and whether
-// it is bounded.
-func (g *Gate) bounds(remote net.Addr) (client [17]byte, bounded bool) {
+// bounds returns the client that a connection of remote belongs to, and how many
+// such it may hold; 0 is any number. Who holds more after a reload keeps them.
+func (g *Gate) bounds(remote net.Addr) (client [17]byte, most int) {
 	p, peer := g.policy.Load(), peerAddr(remote)
 	if !peer.IsValid() || contains(p.proxies, peer) || contains(p.allow, peer) {
-		return client, false
+		return client, 0
 	}
-	return clientOf(peer, p.clientBits), true
+	return clientOf(peer, p.clientBits), p.connections
 }
 
 // boundedConn is a connection that counts until it is closed, by whomever: an

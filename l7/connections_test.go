@@ -35,7 +35,8 @@ func (r *rig) opens(from string) (net.Conn, bool) {
 // as many as they open.
 func TestConnectionsPerClient(t *testing.T) {
 	policy := Policy{HTTP: behind("127.0.0.3"), Allow: prefixes("127.0.0.4")}
-	r := newTunedRig(t, policy, "127.0.0.1:0", nil, func(g *Gate) { g.connections.most = 5 })
+	policy.HTTP.Connections = 5
+	r := newRig(t, policy)
 	var first net.Conn
 	for i := range 9 {
 		conn, ok := r.opens("127.0.0.2")
@@ -71,15 +72,15 @@ func TestConnectionsPerClient(t *testing.T) {
 func TestConnectionsAreForgotten(t *testing.T) {
 	c := newConnections()
 	who := clientOf(prefixes("2001:db8::1")[0].Addr(), 64)
-	for range mostConnections {
-		if !c.take(who) {
+	for range defaultConnections {
+		if !c.take(who, defaultConnections) {
 			t.Fatal("refused too early")
 		}
 	}
-	if c.take(clientOf(prefixes("2001:db8::2")[0].Addr(), 64)) {
+	if c.take(clientOf(prefixes("2001:db8::2")[0].Addr(), 64), defaultConnections) {
 		t.Error("an address of the same /64 has connections of its own")
 	}
-	for range mostConnections {
+	for range defaultConnections {
 		c.release(who)
 	}
 	want(t, "clients kept", len(c.held), 0)

@@ -1,6 +1,7 @@
 package l7
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -39,21 +40,22 @@ const defaultClientBits = 64
 
 // policy is a Policy made ready. It is never changed.
 type policy struct {
-	rules      []rule
-	index      *index // of rules
-	proxies    *bart.Lite
-	allow      *bart.Lite
-	block      *bart.Lite
-	exempt     []exemption
-	forwarded  bool // Forwarded names the client, not X-Forwarded-For
-	places     keyPlaces
-	keyFile    bool
-	keys       *keyring
-	userHeader string  // that a declared proxy sets; empty: none
-	tokens     *tokens // nil: users have none
-	clientBits int
-	byHost     bool // a rule looks at the host
-	preflight  rule
+	rules       []rule
+	index       *index // of rules
+	proxies     *bart.Lite
+	allow       *bart.Lite
+	block       *bart.Lite
+	exempt      []exemption
+	forwarded   bool // Forwarded names the client, not X-Forwarded-For
+	places      keyPlaces
+	keyFile     bool
+	keys        *keyring
+	userHeader  string  // that a declared proxy sets; empty: none
+	tokens      *tokens // nil: users have none
+	clientBits  int
+	connections int  // that one client may hold
+	byHost      bool // a rule looks at the host
+	preflight   rule
 
 	certificates certificates
 	wall         func() time.Time // by which overrides end
@@ -98,6 +100,7 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 		places:     keyPlaces{http.CanonicalHeaderKey(p.HTTP.KeyHeader), p.HTTP.KeyBearer, p.HTTP.KeyQuery},
 		keyFile:    p.HTTP.KeyFile != "",
 		userHeader: http.CanonicalHeaderKey(p.HTTP.Users.Header), clientBits: p.HTTP.ClientBits,
+		connections: cmp.Or(p.HTTP.Connections, defaultConnections),
 	}
 	var errs []error
 	var err error

@@ -69,11 +69,11 @@ func (c *proxiedConn) take(h *proxyproto.Header) bool {
 		return true
 	}
 	c.peer = source
-	client, bounded := c.gate.bounds(source)
-	if !bounded {
+	client, most := c.gate.bounds(source)
+	if most == 0 {
 		return true
 	}
-	if !c.gate.connections.take(client) {
+	if !c.gate.connections.take(client, most) {
 		return false
 	}
 	c.mu.Lock()

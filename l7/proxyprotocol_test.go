@@ -158,7 +158,10 @@ func TestProxyProtocolSilence(t *testing.T) {
 // Connections are bounded by the client that the header names.
 func TestProxyProtocolBounds(t *testing.T) {
 	t.Parallel()
-	r := newProxiedRig(t, nil, func(g *Gate) { g.connections.most = 2 })
+	r := newProxiedRig(t, nil, nil)
+	p := Policy{HTTP: behind("127.0.0.2", "203.0.113.200")}
+	p.HTTP.Connections = 2
+	r.set(p)
 	first, second := r.proxied(v1("203.0.113.1")), r.proxied(v1("203.0.113.1"))
 	want(t, "first", first.get().status, 200)
 	want(t, "second", second.get().status, 200)

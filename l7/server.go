@@ -325,7 +325,7 @@ func (g *Gate) Answers() map[int]uint64 {
 }
 
 // RefusedConnections returns how many connections were reset because their
-// client held 256 already.
+// client held as many as it may.
 func (g *Gate) RefusedConnections() uint64 { return g.connections.refused.Load() }
 
 // Buckets tells how the store of buckets fares.

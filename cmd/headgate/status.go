@@ -166,7 +166,7 @@ func httpLine(h daemon.HTTPStatus) string {
 		parts = append(parts, "answered "+strings.Join(codes, ", "))
 	}
 	if h.Resets > 0 {
-		parts = append(parts, fmt.Sprintf("%d connections reset, their clients held 256 already", h.Resets))
+		parts = append(parts, fmt.Sprintf("%d connections reset, their clients held http.connections_per_client already", h.Resets))
 	}
 	if h.Faults > 0 {
 		parts = append(parts, fmt.Sprintf("%d requests met a fault of the gate (its log has more)", h.Faults))
