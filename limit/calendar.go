@@ -28,6 +28,7 @@ type Calendar struct {
 type period struct {
 	start, end Ticks
 	length     time.Duration
+	wall       int64 // its end by the wall clock, ms since 1970
 }
 
 // NewAligned returns a calendar of windows of one length, from 1 ms to a year,
@@ -77,7 +78,7 @@ func (c *Calendar) turn(now Ticks) *period {
 			start, end = c.cut.around(soonest)
 		}
 	}
-	p := &period{start: now - FromDuration(wall.Sub(start)), end: now + FromDuration(end.Sub(wall)), length: end.Sub(start)}
+	p := &period{start: now - FromDuration(wall.Sub(start)), end: now + FromDuration(end.Sub(wall)), length: end.Sub(start), wall: end.UnixMilli()}
 	if old != nil && (int64(p.start-old.end) < 0 || int64(p.start-now) > 0) {
 		p.start = old.end // periods follow each other without a gap
 	}

@@ -39,6 +39,8 @@ type Limit struct {
 	deep      Ticks // the same, with the soft part
 	window    Ticks
 	calendar  *Calendar
+	scope     Scope
+	fleet     *Fleet // nil: counted on this host
 }
 
 // NewRate returns a token bucket of amount requests per interval and burst
@@ -118,6 +120,7 @@ func (l Limit) CountRefused() Limit {
 // times as much. A log becomes a counter, which takes no more memory for it.
 func (l Limit) tenfold() Limit {
 	const times = 10
+	l.scope, l.fleet = Host, nil
 	if l.algorithm == SlidingLog {
 		l.algorithm = SlidingCounter
 	}

@@ -9,7 +9,7 @@ func (s *Store) Look(now Ticks, k Key, l *Limit) (a Answer, known bool) {
 	sh := s.shard(k)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if st := sh.state(k, l.algorithm); st != nil {
+	if st := sh.state(k, l.kind()); st != nil {
 		return st.answer(now, l), true
 	}
 	return Answer{Remaining: l.quota}, false
@@ -21,7 +21,9 @@ func (s *Store) Reset(k Key, l *Limit) bool {
 	sh := s.shard(k)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	switch l.algorithm {
+	switch l.kind() {
+	case line:
+		return sh.lines.drop(k)
 	case SlidingLog:
 		return sh.logs.drop(k)
 	case SlidingCounter:
@@ -39,7 +41,7 @@ func (s *Store) Grant(now Ticks, k Key, l *Limit, n int64) int64 {
 	sh := s.shard(k)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if st := sh.state(k, l.algorithm); st != nil && n > 0 {
+	if st := sh.state(k, l.kind()); st != nil && n > 0 {
 		return st.giveBack(now, l, n)
 	}
 	return 0

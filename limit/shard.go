@@ -1,10 +1,14 @@
 package limit
 
 // find returns the state of c's key, nil if there is none.
-func (sh *shard) find(c *Charge) state { return sh.state(c.Key, c.Limit.algorithm) }
+func (sh *shard) find(c *Charge) state { return sh.state(c.Key, c.Limit.kind()) }
 
 func (sh *shard) state(k Key, a Algorithm) state {
 	switch a {
+	case line:
+		if s := sh.lines.find(k); s != nil {
+			return s
+		}
 	case SlidingLog:
 		if s := sh.logs.find(k); s != nil {
 			return s
@@ -29,13 +33,15 @@ func (sh *shard) state(k Key, a Algorithm) state {
 // new one where that is nil.
 func (sh *shard) holds(now Ticks, c *Charge, st state) (ok bool) {
 	if st != nil {
-		if c.Limit.algorithm != SlidingLog {
+		if c.Limit.kind() != SlidingLog {
 			return true
 		}
 		by := st.(*Log).grows(c.Limit)
 		return by == 0 || sh.logs.extends(c.Key, by, now)
 	}
-	switch c.Limit.algorithm {
+	switch c.Limit.kind() {
+	case line:
+		_, ok = sh.lines.room(c.Key, now)
 	case SlidingLog:
 		_, ok = sh.logs.room(c.Key, now)
 		ok = ok && sh.logs.extends(c.Key, new(Log).grows(c.Limit), now)
@@ -51,7 +57,14 @@ func (sh *shard) holds(now Ticks, c *Charge, st state) (ok bool) {
 
 // charge charges c, unless there is no room for its state.
 func (sh *shard) charge(now Ticks, c *Charge) bool {
-	switch c.Limit.algorithm {
+	switch c.Limit.kind() {
+	case line:
+		s := sh.lines.put(c.Key, now)
+		if s == nil {
+			return false
+		}
+		c.charge(now, s)
+		sh.note(now, c, s)
 	case SlidingLog:
 		s := sh.logs.put(c.Key, now)
 		if s == nil {

@@ -41,6 +41,7 @@ type Store struct {
 	freed      []uint16
 	overflowed uint64
 	calendars  map[calendarName]*Calendar
+	turn       int // which shard may report first; of Reports alone
 }
 
 type shard struct {
@@ -50,6 +51,9 @@ type shard struct {
 	counters table[Counter, *Counter]
 	tallies  table[Tally, *Tally]
 	held     table[held, *held]
+	lines    table[Line, *Line]
+	due      queue    // lines with something to report
+	rush     queue    // the same, at once
 	_        [64]byte // the next shard's lock is on another cache line
 }
 
@@ -65,7 +69,7 @@ func NewStore(memory int) *Store {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.buckets.accounts, sh.logs.accounts, sh.counters.accounts = &s.accounts, &s.accounts, &s.accounts
-		sh.tallies.accounts, sh.held.accounts = &s.accounts, &s.accounts
+		sh.tallies.accounts, sh.held.accounts, sh.lines.accounts = &s.accounts, &s.accounts, &s.accounts
 		sh.bound(memory >> log)
 	}
 	return s
@@ -87,6 +91,7 @@ func (s *Store) SetMemory(memory int) {
 
 func (sh *shard) bound(memory int) {
 	sh.buckets.bound(memory*3/8, false)
+	sh.lines.bound(memory*3/8, false)
 	sh.logs.bound(memory/4, true)
 	sh.counters.bound(memory/8, false)
 	sh.tallies.bound(memory/8, false)
@@ -111,6 +116,9 @@ type Charge struct {
 	Watch   bool     // counts as if it enforced, refuses nothing
 	Refused bool     // set by Take: it refuses, or would if it did not watch
 	Shared  bool     // set by Take: there was no room, the account's shared bucket decided
+	Asks    bool     // set by Take: only the fleet can tell
+	Told    *Told    // what it said; nil: it was not asked
+	alone   bool     // it does not answer
 	Answer  Answer   // set by Take: how the key stands afterwards
 }
 
@@ -119,6 +127,10 @@ type Charge struct {
 // one refuses, none is charged but those that count what is refused. One that
 // watches is charged when it has room itself and nothing refuses. It allocates
 // nothing but room for keys.
+//
+// Where none refuses and some can only be decided by the fleet, Take charges
+// nothing and returns false: Asking tells. Ask the fleet for all that have Asks,
+// put what it says into Told, and Take again.
 func (s *Store) Take(now Ticks, charges []Charge) bool { return s.decide(now, charges, true) }
 
 // Refuses reports whether Take would refuse, and does what Take then does; where
@@ -171,7 +183,7 @@ next:
 // take decides under the locks of all shards concerned. What it admits it
 // charges only if it may.
 func (s *Store) take(now Ticks, charges []Charge, may bool) bool {
-	ok, shared := true, false
+	ok, shared, asks := true, false, false
 	for i := range charges {
 		c := &charges[i]
 		sh := s.shard(c.Key)
@@ -182,13 +194,25 @@ func (s *Store) take(now Ticks, charges []Charge, may bool) bool {
 		} else {
 			c.Refused = st != nil && st.wait(now, c.Limit) > 0
 		}
+		if c.Limit.scope != Host {
+			asks = c.consult(now, st) || asks
+		}
 		ok = ok && (c.Watch || !c.Refused)
+	}
+	if asks && ok {
+		if shared {
+			s.sharing.Unlock()
+		}
+		return !may
 	}
 	for i := range charges {
 		c := &charges[i]
 		taken := ok && may && !c.Refused || c.Limit.always && (may || !ok)
+		c.Asks = false
 		switch {
 		case c.Shared:
+		case c.Told != nil:
+			s.shard(c.Key).hear(now, c)
 		case !taken:
 			s.shard(c.Key).look(now, c)
 		case !s.shard(c.Key).charge(now, c):
@@ -227,9 +251,9 @@ func (s *Store) Stats() (sum Stats) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		sum.Keys += uint64(sh.buckets.n + sh.logs.n + sh.counters.n + sh.tallies.n + sh.held.n)
-		sum.Bytes += uint64(sh.buckets.bytes() + sh.logs.bytes() + sh.counters.bytes() + sh.tallies.bytes() + sh.held.bytes())
-		sum.Evicted += sh.buckets.evicted + sh.logs.evicted + sh.counters.evicted + sh.tallies.evicted + sh.held.evicted
+		sum.Keys += uint64(sh.buckets.n + sh.logs.n + sh.counters.n + sh.tallies.n + sh.held.n + sh.lines.n)
+		sum.Bytes += uint64(sh.buckets.bytes() + sh.logs.bytes() + sh.counters.bytes() + sh.tallies.bytes() + sh.held.bytes() + sh.lines.bytes())
+		sum.Evicted += sh.buckets.evicted + sh.logs.evicted + sh.counters.evicted + sh.tallies.evicted + sh.held.evicted + sh.lines.evicted
 		sh.mu.Unlock()
 	}
 	s.sharing.Lock()
@@ -250,6 +274,7 @@ func (s *Store) Sweep(now Ticks) {
 		sh.counters.sweep(now)
 		sh.tallies.sweep(now)
 		sh.held.sweep(now)
+		sh.lines.sweep(now)
 		sh.mu.Unlock()
 	}
 }

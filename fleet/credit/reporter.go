@@ -1,0 +1,129 @@
+package credit
+
+import (
+	"github.com/headgate/headgate/limit"
+)
+
+const (
+	// BatchSize is how many keys one call carries at most.
+	BatchSize = 64
+
+	// calmKeys is how many keys a tick reports that do not press. They wait
+	// longer when there are more, and lose nothing by it: what a host has not
+	// reported stays below an eighth of its line.
+	calmKeys = BatchSize
+
+	// cutAfter is how many ticks without any answer make a host go on alone.
+	cutAfter = 6
+)
+
+// Reporter turns what a host's store has to report into batches and takes up the
+// answers. Each batch reaches the authority once however often it must be sent:
+// it has a number, and is sent again as it is until it is answered. A Reporter
+// is not safe for concurrent use.
+type Reporter struct {
+	store *limit.Store
+	fleet *limit.Fleet
+	shard func(limit.Key) int
+	lanes []lane
+	heard limit.Ticks // when the last answer came
+	room  []limit.Report
+}
+
+// lane is what goes to one shard, one batch after the other.
+type lane struct {
+	seq   uint64
+	queue []*Batch // the first is on its way, or must be sent again
+}
+
+// Batch is one call to one shard.
+type Batch struct {
+	Shard   int
+	Seq     uint64 // from 1, larger in each batch of this host to this shard
+	Reports []limit.Report
+	sent    limit.Ticks
+	flying  bool
+}
+
+// NewReporter returns one for store, of a host in fleet, that began at now. Keys
+// go to the shard that shard says, 0 to shards-1.
+func NewReporter(now limit.Ticks, store *limit.Store, fleet *limit.Fleet, shards int, shard func(limit.Key) int) *Reporter {
+	return &Reporter{store: store, fleet: fleet, shard: shard, lanes: make([]lane, shards), heard: now}
+}
+
+// Tick returns the batches to send at now. It is meant to be called each
+// Fleet.Tick, and may be more often.
+func (r *Reporter) Tick(now limit.Ticks) (send []*Batch) {
+	if !r.fleet.Cut() && r.waiting() && limit.Until(r.heard+cutAfter*limit.FromDuration(r.fleet.Tick()), now) == 0 {
+		r.fleet.SetCut(true)
+	}
+	if !r.fleet.Cut() {
+		r.collect(now)
+	}
+	for i := range r.lanes {
+		if q := r.lanes[i].queue; len(q) > 0 && !q[0].flying {
+			q[0].flying, q[0].sent = true, now
+			send = append(send, q[0])
+		}
+	}
+	if !r.waiting() {
+		r.heard = now
+	}
+	return send
+}
+
+func (r *Reporter) waiting() bool {
+	for i := range r.lanes {
+		if len(r.lanes[i].queue) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// collect makes batches of what there is to report, for lanes that are not
+// behind.
+func (r *Reporter) collect(now limit.Ticks) {
+	const behind = 4
+	for i := range r.lanes {
+		if len(r.lanes[i].queue) >= behind {
+			return
+		}
+	}
+	r.room = r.store.Reports(now, r.room[:0], calmKeys)
+	for _, report := range r.room {
+		l := &r.lanes[r.shard(report.Key)]
+		n := len(l.queue)
+		if n == 0 || l.queue[n-1].flying || len(l.queue[n-1].Reports) == BatchSize {
+			l.seq++
+			l.queue = append(l.queue, &Batch{Shard: r.shard(report.Key), Seq: l.seq})
+			n++
+		}
+		b := l.queue[n-1]
+		b.Reports = append(b.Reports, report)
+	}
+}
+
+// Answered takes up the answers to b, one for each report, that came at now. The
+// next batch for the shard is then due with the next Tick.
+func (r *Reporter) Answered(now limit.Ticks, b *Batch, told []limit.Told) {
+	l := &r.lanes[b.Shard]
+	if len(l.queue) == 0 || l.queue[0] != b || !b.flying {
+		return // answered before
+	}
+	l.queue = l.queue[1:]
+	r.Heard(now)
+	for i := range b.Reports {
+		r.store.Answer(now, b.sent, &b.Reports[i], &told[i])
+	}
+}
+
+// Heard says that the fleet is within reach: something was answered at now.
+func (r *Reporter) Heard(now limit.Ticks) {
+	r.heard = now
+	r.fleet.SetCut(false)
+}
+
+// Failed says that b was not answered: it is sent again with the next Tick. It
+// may have arrived all the same.
+func (r *Reporter) Failed(b *Batch) { b.flying = false }
