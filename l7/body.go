@@ -32,11 +32,14 @@ type body struct {
 	conn *http.ResponseController
 	idle time.Duration
 
+	trailers *trailers // nil: none are passed on
+
 	reading sync.Mutex // held while a read goes on
 
 	mu      sync.Mutex
 	closed  bool
 	stalled bool // the sender fell silent
+	broken  bool // it cannot be read to its end
 }
 
 // newBody returns the body of r with a bound on silence; nil if r has none.
@@ -52,6 +55,9 @@ func (b *body) Read(p []byte) (int, error) {
 	defer b.reading.Unlock()
 	b.begin()
 	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF && b.trailers != nil {
+		b.trailers.copy()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.end(err)
@@ -88,6 +94,8 @@ func (b *body) begin() {
 func (b *body) end(err error) {
 	switch {
 	case b.closed:
+	case err != nil && err != io.EOF && !errors.Is(err, os.ErrDeadlineExceeded):
+		b.broken = true
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.stalled = true
 	case !b.stalled:
@@ -116,4 +124,15 @@ func (b *body) isStalled() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.stalled
+}
+
+// isBroken reports whether the body was cut off, or is framed in a way that
+// nobody can read.
+func (b *body) isBroken() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.broken
 }

@@ -99,6 +99,7 @@ type visit struct {
 	upstream *upstream
 	target   *target // that it is at; nil: at none
 	wrote    bool
+	last     bool // its connection brings no further request
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -113,6 +114,9 @@ func (v *visit) WriteHeader(status int) {
 			v.Header()["Content-Type"] = nil // none is guessed: the upstream said nothing
 		}
 		v.complete(status, v.Header())
+		if v.last {
+			v.Header()["Connection"] = []string{"close"}
+		}
 	}
 	v.ResponseWriter.WriteHeader(status)
 }
@@ -138,7 +142,7 @@ func (v *visit) Write(b []byte) (int, error) {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	policy := p.gate.policy.Load()
-	v := &visit{ResponseWriter: w, gate: p.gate, policy: policy, dialect: p.dialect, origin: r.Header["Origin"]}
+	v := &visit{ResponseWriter: w, gate: p.gate, policy: policy, dialect: p.dialect, origin: r.Header["Origin"], last: endsConnection(r)}
 	if v.dialect == "" {
 		v.dialect = policy.answers.dialect
 	}
@@ -159,6 +163,7 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 		p.gate.warnForged(v.asker.peer)
 	}
 	if bad := malformed(r); bad.Status != 0 {
+		v.last = r.ProtoMajor == 1
 		answer(v, bad)
 		return false
 	}
@@ -243,18 +248,6 @@ func (p *proxy) finish(v *visit) {
 	panic(http.ErrAbortHandler)
 }
 
-// malformed returns the answer to a request that no rule could hold, or none.
-func malformed(r *http.Request) problem {
-	switch {
-	case r.Method == http.MethodConnect:
-		return problem{Status: http.StatusMethodNotAllowed, Detail: "this is no tunnel"}
-	case strings.Contains(r.RequestURI, "#"):
-		// Not allowed in a request (RFC 9112, 3.2); some servers cut there.
-		return problem{Status: http.StatusBadRequest, Detail: "a request has no fragment"}
-	}
-	return problem{}
-}
-
 // rewrite makes the request to the upstream: path and query as they came, the
 // host as the client wrote it, and no identity that the peer made up.
 func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
@@ -272,7 +265,11 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Header.Del("Connection")
 		out.Header.Del("Http2-Settings")
 	}
-	v.gate.policy.Load().forward(&v.asker, pr.In, out.Header)
+	policy := v.gate.policy.Load()
+	policy.forward(&v.asker, pr.In, out.Header)
+	if v.body != nil {
+		v.body.trailers = policy.announce(pr.In, out, v.asker.declared)
+	}
 	v.decision.mark(out.Header)
 }
 
@@ -337,6 +334,10 @@ func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case gone && body.fellSilent(), !gone && body.isStalled():
 		w.Header().Set("Connection", "close")
 		answer(w, problem{Status: http.StatusRequestTimeout, Detail: "the request's body stopped coming"})
+		return
+	case !gone && body.isBroken():
+		v.last = r.ProtoMajor == 1
+		answer(w, problem{Status: http.StatusBadRequest, Detail: "the request's body is malformed or incomplete"})
 		return
 	case gone:
 		panic(http.ErrAbortHandler) // the client is
