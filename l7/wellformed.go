@@ -36,6 +36,8 @@ func malformed(r *http.Request) problem {
 	case strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		// In HTTP/1 what follows a space would be another part of the line.
 		return bad("the target has a space in it")
+	case !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*":
+		return bad("the path does not begin with a slash") // RFC 9113, 8.3.1
 	}
 	if lines, ok := r.Header["Host"]; ok && (len(lines) > 1 || !strings.EqualFold(lines[0], r.Host)) {
 		return bad("host and :authority differ") // RFC 9113, 8.3.1
