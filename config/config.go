@@ -99,6 +99,8 @@ type HTTP struct {
 	Memory     int64  // bytes that the buckets of all rules take at most; default 256 MiB
 	Answers    Answers
 
+	AccessLog *AccessLog // nil: requests are not logged
+
 	Connections int // that one client may hold open at a time, 1 to 1000000, default 256
 
 	Certificates []Certificate // what the listeners' TLS names, each pair once

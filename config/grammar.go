@@ -30,7 +30,10 @@ var (
 		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
 		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""}, {"client_from", "x-forwarded-for"},
 		{"tls", ""}, {"memory", "256MiB"}, {"connections_per_client", "256"},
-		{"upstreams", ""},
+		{"upstreams", ""}, {"access_log", ""},
+	}}
+	accessLogLevel = &level{"http.access_log", "`http.access_log`", []key{
+		{"file", ""}, {"format", "json"}, {"passed", "true"}, {"refused", "10/s"},
 	}}
 	listenerLevel = &level{"http.listeners", "an item of `http.listeners`", []key{
 		{"address", ""}, {"door", "proxy"}, {"upstream", ""}, {"dialect", ""}, {"proxy_protocol", "false"},
@@ -92,7 +95,7 @@ var (
 var levels = []*level{
 	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, answersLevel, listenerLevel,
 	identitiesLevel, keyLevel, userLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, listLevel, adminLevel, stateLevel,
-	bodyLevel, corsLevel,
+	bodyLevel, corsLevel, accessLogLevel,
 	tlsLevel, certificateLevel, upstreamLevel, upstreamMatchLevel, checkLevel,
 }
 

@@ -22,6 +22,9 @@ func (o *object) http() HTTP {
 	h.Memory = o.memory(leastMemory)
 	h.Connections = o.connections()
 	h.Answers = o.section("answers", answersLevel).answers()
+	if l := o.child("access_log", accessLogLevel); l != nil {
+		h.AccessLog = l.accessLog()
+	}
 	h.Certificates = o.certificates
 	return h
 }

@@ -70,6 +70,7 @@ func TestReferenceReads(t *testing.T) {
 			},
 			Exempt: []Exempt{{"/healthz", []netip.Prefix{p("10.0.0.0/8")}}},
 			User:   "headgate", ClientBits: 64, Memory: 256 << 20, Connections: 256,
+			AccessLog: &AccessLog{File: "/var/log/headgate/access.log", Format: JSON, Passed: true, Refused: 10},
 			Answers: Answers{
 				Dialect: IETF, Reset: ResetDelta, Jitter: 10, CORS: CORS{Origins: []string{"https://app.example"}},
 				Body: Body{File: "reference-refused.html", Type: "text/html; charset=utf-8"},

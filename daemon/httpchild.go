@@ -37,6 +37,7 @@ const (
 	orderChange = "change" // take these changes of the lists
 	orderCount  = "count"  // tell the counters
 	orderMend   = "mend"   // reset a bucket, or give some of what was spent back
+	orderLog    = "log"    // write the access log to the file that comes along, or to none
 	orderStop   = "stop"   // finish what is in flight and exit
 )
 
@@ -66,6 +67,7 @@ type answer struct {
 	Answers map[int]uint64         `json:"answers,omitempty"` // by status code
 	Resets  uint64                 `json:"resets,omitempty"`  // connections over their client's bound
 	Faults  uint64                 `json:"faults,omitempty"`  // requests that met a fault of the gate
+	Lost    uint64                 `json:"lost,omitempty"`    // lines of the access log
 	Buckets limit.Stats            `json:"buckets"`
 }
 
@@ -76,6 +78,7 @@ type httpChild struct {
 	up     *frames
 	gate   *l7.Gate
 	doors  map[string]*door // by address
+	access *os.File         // that the access log goes to; nil: none
 	failed chan error
 
 	serving sync.WaitGroup // a door each
@@ -172,13 +175,15 @@ func (c *httpChild) obey() error {
 			}
 		case orderCount:
 			a.Rules, a.Answers, a.Resets, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.RefusedConnections(), c.gate.Panics()
-			a.Buckets = c.gate.Buckets()
+			a.Buckets, a.Lost = c.gate.Buckets(), c.gate.LostLines()
 		case orderMend:
 			if done, err := c.gate.Mend(*o.Mend); err != nil {
 				a.Error = err.Error()
 			} else {
 				a.Mended = &done
 			}
+		case orderLog:
+			c.logTo(files)
 		case orderStop:
 			return nil
 		default:
@@ -187,6 +192,20 @@ func (c *httpChild) obey() error {
 		if err := c.up.write(a, nil, time.Now().Add(drainTime)); err != nil {
 			return fmt.Errorf("answer the daemon: %w", err)
 		}
+	}
+}
+
+// logTo writes the access log to the file that came, or to none.
+func (c *httpChild) logTo(files []*os.File) {
+	old := c.access
+	if c.access = nil; len(files) == 1 {
+		c.access = files[0]
+		c.gate.LogTo(c.access)
+	} else {
+		c.gate.LogTo(nil)
+	}
+	if old != nil {
+		old.Close()
 	}
 }
 

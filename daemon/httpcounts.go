@@ -16,6 +16,7 @@ type httpCounts struct {
 	deadA, liveA map[int]uint64         // by status code
 	deadR, liveR uint64                 // connections reset
 	deadF, liveF uint64                 // faults
+	deadL, liveL uint64                 // lines of the access log that were lost
 	deadB, liveB limit.Stats            // of the dead only what never falls
 }
 
@@ -35,6 +36,7 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 		}
 	}
 	c.liveR, c.liveF = max(c.liveR, a.Resets), max(c.liveF, a.Faults)
+	c.liveL = max(c.liveL, a.Lost)
 	b := a.Buckets
 	b.Evicted, b.Overflowed = max(c.liveB.Evicted, b.Evicted), max(c.liveB.Overflowed, b.Overflowed)
 	c.liveB = b
@@ -51,6 +53,7 @@ func (c *httpCounts) bank() {
 	c.live, c.liveA = map[string]l7.Counters{}, map[int]uint64{}
 	c.deadR, c.liveR = c.resets(), 0
 	c.deadF, c.liveF = c.faults(), 0
+	c.deadL, c.liveL = c.lost(), 0
 	all := c.buckets()
 	c.deadB, c.liveB = limit.Stats{Evicted: all.Evicted, Overflowed: all.Overflowed}, limit.Stats{}
 }
@@ -91,6 +94,8 @@ func (c *httpCounts) total() (map[string]l7.Counters, map[int]uint64) {
 }
 
 func (c *httpCounts) resets() uint64 { return c.deadR + c.liveR }
+
+func (c *httpCounts) lost() uint64 { return c.deadL + c.liveL }
 
 func (c *httpCounts) faults() uint64 { return c.deadF + c.liveF }
 

@@ -34,6 +34,9 @@ type httpGate struct {
 	changing sync.Mutex // one apply or start at a time
 	acc      account
 	launcher *launcherLink // starts the children; nil: none was needed yet
+	access   accessLog
+	logFault error     // why it could not be opened anew
+	logTried time.Time // and when that was
 
 	mu       sync.Mutex
 	want     l7.Policy
@@ -73,19 +76,42 @@ func (h *httpGate) apply(ctx context.Context, p l7.Policy) error {
 	if err != nil {
 		return err
 	}
+	log := h.access
+	if path := logPath(p); path != log.path || log.moved() {
+		if log, err = openAccessLog(path); err != nil {
+			closeSockets(fresh)
+			return err
+		}
+	}
 	socks := maps.Clone(h.socks)
 	maps.Copy(socks, fresh)
 	if child != nil && httpOn(p) {
 		if err := h.give(ctx, child, p, socks); err != nil {
 			closeSockets(fresh)
+			if log.file != h.access.file {
+				log.close()
+			}
 			return err
 		}
 	}
 	h.keep(p, socks)
+	if log.file != h.access.file {
+		if err := h.logTo(ctx, child, log); err != nil {
+			h.log.Error("the HTTP gate did not take its access log", "err", err)
+		}
+	}
 	if httpOn(old) != httpOn(p) {
 		h.poke()
 	}
 	return nil
+}
+
+// logPath returns where p's access log is, empty for none.
+func logPath(p l7.Policy) string {
+	if p.HTTP.AccessLog == nil || !httpOn(p) {
+		return ""
+	}
+	return p.HTTP.AccessLog.File
 }
 
 // give sends p to the child.
@@ -156,6 +182,11 @@ func (h *httpGate) start(ctx context.Context) error {
 		return err
 	}
 	if err := h.give(ctx, c, p, socks); err != nil {
+		c.end()
+		<-c.exited
+		return err
+	}
+	if err := h.logTo(ctx, c, h.access); err != nil {
 		c.end()
 		<-c.exited
 		return err
@@ -273,6 +304,7 @@ func (h *httpGate) attend(ctx context.Context) error {
 			}
 		case <-tick.C:
 			h.count(ctx)
+			h.followLog(ctx)
 		}
 	}
 }
@@ -319,6 +351,7 @@ func (h *httpGate) close() {
 	h.mu.Lock()
 	c, launcher := h.child, h.launcher
 	h.child, h.launcher = nil, nil
+	defer h.access.close()
 	socks := h.socks
 	h.socks = map[string]*socket{}
 	h.mu.Unlock()
@@ -372,7 +405,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 	if h.child != nil {
 		st.Up, st.PID, st.User = true, h.child.proc.pid, h.acc.name
 	}
-	st.Resets, st.Faults = h.counts.resets(), h.counts.faults()
+	st.Resets, st.Faults, st.LostLines = h.counts.resets(), h.counts.faults(), h.counts.lost()
 	st.Buckets = h.counts.buckets()
 	rules, codes := h.counts.total()
 	if len(codes) > 0 {

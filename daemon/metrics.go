@@ -67,6 +67,7 @@ var described = []struct {
 	{"headgate_http_overflowed_requests_total", "Charges to a rule's shared bucket because its key found no room.", nil},
 	{"headgate_http_reset_connections_total", "Connections reset because their client held http.connections_per_client already.", nil},
 	{"headgate_http_faults_total", "Requests that met a fault of the HTTP gate itself.", nil},
+	{"headgate_http_access_log_lost_lines_total", "Lines of the access log that were not written: the disk was full or slow.", nil},
 }
 
 func newCollector(look func() Status) *collector {
@@ -105,6 +106,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	count("headgate_http_restarts_total", st.HTTP.Restarts)
 	count("headgate_http_reset_connections_total", st.HTTP.Resets)
 	count("headgate_http_faults_total", st.HTTP.Faults)
+	count("headgate_http_access_log_lost_lines_total", st.HTTP.LostLines)
 	gauge("headgate_http_keys", float64(st.HTTP.Buckets.Keys))
 	gauge("headgate_http_keys_bytes", float64(st.HTTP.Buckets.Bytes))
 	count("headgate_http_evicted_keys_total", st.HTTP.Buckets.Evicted)

@@ -70,6 +70,7 @@ func (v *visit) refuse(r *http.Request, d *decision) {
 	first, date := &all[0], v.gate.Wall()
 	d.delay(v.policy.answers.jitter, v.gate.store, &v.asker, v.gate.now(), first)
 	text := v.describe(d, all, date)
+	v.rule, v.id = text.Rule, text.RequestID
 	h := v.Header()
 	h.Set("Request-Id", text.RequestID)
 	h.Set("Cache-Control", "no-store")

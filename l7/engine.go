@@ -197,3 +197,14 @@ func (d *decision) count(ok bool) {
 		}
 	}
 }
+
+// watched returns the name of a rule that would have refused if it did not watch,
+// empty if there is none.
+func (d *decision) watched() string {
+	for i := range d.charges {
+		if c := &d.charges[i]; c.Refused && c.Watch {
+			return d.rules[i].name
+		}
+	}
+	return ""
+}

@@ -61,6 +61,7 @@ type policy struct {
 	wall         func() time.Time // by which overrides end
 	answers      answers
 	blur         blur
+	access       *config.AccessLog // nil: nothing is logged
 	seal         seal
 }
 
@@ -99,6 +100,7 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 		forwarded:  p.HTTP.ClientFrom == config.FromForwarded,
 		places:     keyPlaces{http.CanonicalHeaderKey(p.HTTP.KeyHeader), p.HTTP.KeyBearer, p.HTTP.KeyQuery},
 		keyFile:    p.HTTP.KeyFile != "",
+		access:     p.HTTP.AccessLog,
 		userHeader: http.CanonicalHeaderKey(p.HTTP.Users.Header), clientBits: p.HTTP.ClientBits,
 		connections: cmp.Or(p.HTTP.Connections, defaultConnections),
 	}

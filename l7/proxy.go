@@ -100,6 +100,7 @@ type visit struct {
 	target   *target // that it is at; nil: at none
 	wrote    bool
 	last     bool // its connection brings no further request
+	access        // for the log
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -108,7 +109,7 @@ func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }
 // WriteHeader adds the limits to a final answer where they may be seen.
 func (v *visit) WriteHeader(status int) {
 	if status >= 200 && !v.wrote {
-		v.wrote = true
+		v.wrote, v.status = true, status
 		v.gate.answered(status)
 		if _, ok := v.Header()["Content-Type"]; !ok {
 			v.Header()["Content-Type"] = nil // none is guessed: the upstream said nothing
@@ -137,7 +138,9 @@ func (v *visit) Write(b []byte) (int, error) {
 	if !v.wrote {
 		v.WriteHeader(http.StatusOK)
 	}
-	return v.ResponseWriter.Write(b)
+	n, err := v.ResponseWriter.Write(b)
+	v.sent += int64(n)
+	return n, err
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -145,6 +148,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &visit{ResponseWriter: w, gate: p.gate, policy: policy, dialect: p.dialect, origin: r.Header["Origin"], last: endsConnection(r)}
 	if v.dialect == "" {
 		v.dialect = policy.answers.dialect
+	}
+	if policy.access != nil {
+		v.request, v.began, v.verdict = r, p.gate.Wall(), verdictPassed
 	}
 	defer p.finish(v)
 	d := newDecision()
@@ -169,9 +175,11 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 	}
 	switch d.judge(policy, p.gate.store, r, &v.asker, p.gate.now()) {
 	case refused:
+		v.verdict = verdictRefused
 		v.refuse(r, d)
 		return false
 	case blocked:
+		v.verdict = verdictBlocked
 		v.block()
 		return false
 	case unreadable:
@@ -179,6 +187,7 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 		return false
 	case pass:
 		v.decision = d
+		v.rule = d.watched()
 	}
 	var ok bool
 	if v.upstream, ok = p.route(r, d); !ok {
@@ -234,8 +243,10 @@ func (p *proxy) finish(v *visit) {
 	v.leave()
 	fault := recover()
 	if fault == nil {
+		v.log()
 		return
 	}
+	defer v.log()
 	v.decision = nil // it is another request's by now
 	if fault != http.ErrAbortHandler {
 		p.gate.panicked(fault)
@@ -319,8 +330,10 @@ func (p *policy) forward(a *asker, in *http.Request, out http.Header) {
 }
 
 func (p *proxy) seen(r *http.Response) error {
-	r.Request.Context().Value(visitKey{}).(*visit).relayed = true
+	v := r.Request.Context().Value(visitKey{}).(*visit)
+	v.relayed = true
 	if r.StatusCode == http.StatusSwitchingProtocols {
+		v.status = r.StatusCode
 		p.gate.answered(r.StatusCode) // written past visit.WriteHeader
 	}
 	return nil

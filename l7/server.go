@@ -57,7 +57,8 @@ type Gate struct {
 	lastPanic atomic.Uint64 // when one was last logged, in ticks
 	proxyTime time.Duration // for a header of the PROXY protocol
 
-	blur blur // of partition keys
+	blur   blur // of partition keys
+	access *accessLog
 
 	mu      sync.Mutex
 	sealing Policy // Host and Secret that seal was made from
@@ -80,6 +81,7 @@ func New(log *slog.Logger) *Gate {
 		log:         log,
 		connections: newConnections(), bodyIdle: bodyIdle, proxyTime: headerTimeout,
 		store:   limit.NewStore(limit.DefaultMemory),
+		access:  newAccessLog(),
 		servers: map[*http.Server]struct{}{},
 		stop:    make(chan struct{}),
 	}
@@ -130,6 +132,7 @@ func (g *Gate) SetPolicy(p Policy) error {
 	}
 	ready.wall = g.Wall
 	g.counts = next
+	g.access.forget(next)
 	g.policy.Store(ready)
 	g.store.SetMemory(int(p.HTTP.Memory))
 	g.store.Keep(ready.accounts())

@@ -219,7 +219,7 @@ func unreached(err error) bool {
 func (v *visit) leave() {
 	if v.target != nil {
 		v.target.inFlight.Add(-1)
-		v.target = nil
+		v.at, v.target = v.target.host, nil
 	}
 }
 
