@@ -123,7 +123,7 @@ const steadyTime = 10 * time.Second
 // backoff is the pause before the next child, after so many deaths in a row.
 // The first ones are made good at once: every pause is a wait for clients.
 func backoff(deaths int) time.Duration {
-	const free, first, most = 3, 100 * time.Millisecond, 5 * time.Second
+	const free, first, most = 3, 50 * time.Millisecond, time.Second
 	if deaths <= free {
 		return 0
 	}
