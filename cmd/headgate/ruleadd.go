@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,9 @@ type ruleFlags struct {
 
 	// HTTP gate
 	quota, zone, anchor, soft, memory string
+	header                            map[string]string
+	identity, plan                    []string
+	anonymous                         string
 	countRefused                      bool
 }
 
@@ -57,6 +62,7 @@ in. Sessions from network.management, and from what is allowed, pass all rules.`
   headgate rule add login --method POST --path /login --per client --limit 5/min
   headgate rule add daily --per key --quota 1000/day --time-zone America/Sao_Paulo
   headgate rule add search --path '/search/**' --per key --rate 10/s --mode watch --why "ticket 81"
+  headgate rule add bots --header User-Agent='curl/*' --identity none --per client --rate 1/s
   echo '{name: login, match: {path: /login}, per: client, limit: 5/min}' | headgate rule add --file -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: work(func(cmd *cobra.Command, args []string) error {
@@ -104,6 +110,10 @@ in. Sessions from network.management, and from what is allowed, pass all rules.`
 	flags.StringSliceVar(&f.method, "method", nil, "HTTP methods")
 	flags.StringArrayVar(&f.path, "path", nil, "path, path with {names}, or subtree /x/**; may be repeated")
 	flags.StringSliceVar(&f.host, "host", nil, "host names; *.example.com is any below it")
+	flags.StringToStringVar(&f.header, "header", nil, "a header that a request must have: `name=value`, or the value's start and *; may be repeated")
+	flags.StringSliceVar(&f.identity, "identity", nil, "what the request tells of who asks: none, claimed, verified or user")
+	flags.StringSliceVar(&f.plan, "plan", nil, "`plans` of API keys")
+	flags.StringVar(&f.anonymous, "anonymous", "", "figures for requests without identity: `'{per: client, limit: 20/min}'`")
 	flags.StringVar(&f.mode, "mode", "", "enforce or watch")
 	flags.StringVar(&f.gate, "gate", "", "network or http, where the rest does not tell")
 	flags.StringVar(&f.span, "for", "", "how `long`: 90s, 10m, 2h, 7d; without it there is no end")
@@ -172,6 +182,15 @@ func (f *ruleFlags) mapping(name string) []byte {
 	match.list("method", f.method)
 	match.list("path", f.path)
 	match.list("host", f.host)
+	var headers pairs
+	for _, name := range slices.Sorted(maps.Keys(f.header)) {
+		headers.text(name, f.header[name])
+	}
+	if len(headers) > 0 {
+		match = append(match, `"headers":`+headers.String())
+	}
+	match.list("identity", f.identity)
+	match.list("plan", f.plan)
 	top.text("name", name)
 	top.text("gate", f.gate)
 	if len(match) > 0 {
@@ -189,6 +208,9 @@ func (f *ruleFlags) mapping(name string) []byte {
 	top.text("memory", f.memory)
 	if f.countRefused {
 		top = append(top, `"count_refused":true`)
+	}
+	if f.anonymous != "" {
+		top = append(top, `"anonymous":`+f.anonymous)
 	}
 	top.text("mode", f.mode)
 	top.text("unknown", f.unknown)

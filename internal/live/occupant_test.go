@@ -194,8 +194,9 @@ func TestKilledAnywhere(t *testing.T) {
 	pin := h.iface(h.link.Gate.Interface).Pin
 	h.kill()
 	r := rig.Receive(t, h.link)
-	flood := h.flow(500, 8*time.Second, h.packet("203.0.113.9", 80))
-	for range 12 {
+	kills := often(12, 50)
+	flood := h.flow(500, time.Duration(kills)*700*time.Millisecond, h.packet("203.0.113.9", 80))
+	for range kills {
 		h.launch()
 		time.Sleep(rand.N(900 * time.Millisecond)) // any point
 		switch rand.N(3) {
