@@ -195,8 +195,12 @@ func (n *node) walk(rest string, method uint64, found []int32) []int32 {
 		if rest == "" {
 			return choose(n.exact, method, found)
 		}
-		var segment string
-		segment, rest, _ = strings.Cut(rest, "/")
+		segment := rest
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			segment, rest = rest[:i], rest[i+1:]
+		} else {
+			rest = ""
+		}
 		if n.any != nil {
 			found = n.any.walk(rest, method, found)
 		}

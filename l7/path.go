@@ -61,16 +61,33 @@ func readings(raw string, to []string) ([]string, bool) {
 	}
 }
 
+// telling are the bytes that a plain path has none of, or not everywhere.
+var telling = func() (t [256]bool) {
+	for _, c := range []byte(`%\;./`) {
+		t[c] = true
+	}
+	for c := 0xc0; c < len(t); c++ { // may begin overlong UTF-8
+		t[c] = true
+	}
+	return t
+}()
+
 // plain reports whether raw is in normal form but for a slash at its end.
 func plain(raw string) bool {
 	if raw == "" || raw[0] != '/' {
 		return false
 	}
-	for i := range len(raw) {
-		switch c := raw[i]; {
-		case c == '%', c == '\\', c == ';', isOverlong(raw[i:]):
-			return false
-		case (c == '.' || c == '/') && i > 0 && raw[i-1] == '/':
+	for i := 1; i < len(raw); i++ {
+		c := raw[i]
+		if !telling[c] {
+			continue
+		}
+		switch {
+		case c == '.' || c == '/':
+			if raw[i-1] == '/' {
+				return false
+			}
+		case c < 0xc0 || isOverlong(raw[i:]):
 			return false
 		}
 	}

@@ -315,7 +315,10 @@ func isPreflight(r *http.Request) bool {
 
 // pathOf returns the path of r as it was sent.
 func pathOf(r *http.Request) string {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
+	path := r.RequestURI
+	if i := strings.IndexByte(path, '?'); i >= 0 {
+		path = path[:i]
+	}
 	if path != "" && path[0] == '/' || path == "*" {
 		return path
 	}
