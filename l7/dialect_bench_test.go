@@ -15,14 +15,14 @@ func BenchmarkTellIETF(b *testing.B)       { benchTell(b, config.IETF) }
 func BenchmarkTellXRateLimit(b *testing.B) { benchTell(b, config.XRateLimit) }
 
 func benchTell(b *testing.B, dialect config.Dialect) {
-	p, store := benchPolicy(b, 3)
+	p := benchPolicy(b, 3)
 	p.blur = newBlur()
-	d := newDecision()
-	r := benchRequest()
+	d := newDecision(p)
+	r := benchRequest(b)
 	r.RemoteAddr = "192.0.2.7:4711"
 	var a asker
 	p.identify(r, &a)
-	d.judge(p, store, r, &a, limit.FromDuration(time.Hour))
+	d.judge(p, r, &a, limit.FromDuration(time.Hour))
 	date := time.Unix(1e9, 0)
 	h := http.Header{}
 	b.ReportAllocs()

@@ -26,39 +26,45 @@ const (
 	unreadable         // its path is too long to tell which rules it meets
 )
 
-// decision is the work sheet of one request. It is used again for others.
+// decision is the work sheet of one request. It is used again for others of the
+// same policy, so that what it points to need not be wiped out each time.
 type decision struct {
+	policy  *policy
 	paths   []string
 	found   []int32        // positions of the rules that match
 	rules   []*rule        // one for each charge
 	per     [][]config.Per // what each charge counts by
 	charges []limit.Charge
 	items   []item // room for standing
-	text    []byte // of the bucket key being made
+	text    []byte // room for what is hashed
+	hashed  uint64 // which of whoms are known
+	whoms   [mostWhoms]limit.Key
 }
 
 var decisions = sync.Pool{New: func() any { return new(decision) }}
 
-func newDecision() *decision { return decisions.Get().(*decision) }
+func newDecision(p *policy) *decision {
+	d := decisions.Get().(*decision)
+	if d.policy != p {
+		*d = decision{policy: p}
+	}
+	return d
+}
 
 func (d *decision) release() {
-	clear(d.paths)
-	clear(d.rules)
-	clear(d.per)
-	clear(d.items)
-	clear(d.charges)
-	d.paths, d.rules, d.charges, d.per, d.items = d.paths[:0], d.rules[:0], d.charges[:0], d.per[:0], d.items[:0]
+	d.paths, d.rules, d.charges, d.per = d.paths[:0], d.rules[:0], d.charges[:0], d.per[:0]
 	decisions.Put(d)
 }
 
 // judge decides r, sent by a, at now and counts the verdict.
-func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *asker, now limit.Ticks) verdict {
+func (d *decision) judge(p *policy, r *http.Request, a *asker, now limit.Ticks) verdict {
 	switch {
 	case contains(p.allow, a.client):
 		return free
 	case contains(p.block, a.client):
 		return blocked
 	}
+	d.begin(a)
 	var ok bool
 	if d.paths, ok = readings(pathOf(r), d.paths); !ok {
 		return unreadable
@@ -66,19 +72,19 @@ func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *aske
 	if p.exempts(a.client, d.paths) {
 		return free
 	}
-	if !d.collect(p, store, r, a, now) {
-		if len(d.charges) > 0 && store.Refuses(now, d.charges) {
+	if !d.collect(p, r, a, now) {
+		if len(d.charges) > 0 && p.store.Refuses(now, d.charges) {
 			d.count(false)
 			return refused
 		}
 		p.learnUser(a)
-		d.rules, d.charges = d.rules[:0], d.charges[:0]
-		d.collect(p, store, r, a, now)
+		d.rules, d.charges, d.per = d.rules[:0], d.charges[:0], d.per[:0]
+		d.collect(p, r, a, now)
 	}
 	if len(d.charges) == 0 {
 		return pass
 	}
-	ok = store.Take(now, d.charges)
+	ok = p.store.Take(now, d.charges)
 	d.count(ok)
 	if !ok {
 		return refused
@@ -89,9 +95,9 @@ func (d *decision) judge(p *policy, store *limit.Store, r *http.Request, a *aske
 // collect finds the rules that match r and the buckets to charge. It reports
 // false if it left out rules that ask for the user, because a signature would
 // have to be checked: those that go by the address alone may refuse before.
-func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *asker, now limit.Ticks) (all bool) {
+func (d *decision) collect(p *policy, r *http.Request, a *asker, now limit.Ticks) (all bool) {
 	if isPreflight(r) {
-		d.add(&p.preflight, store, a, now)
+		d.add(p, &p.preflight, a, now)
 		return true
 	}
 	var host string
@@ -106,31 +112,24 @@ func (d *decision) collect(p *policy, store *limit.Store, r *http.Request, a *as
 		case rule.asks && !p.recallUser(a):
 			all = false
 		case rule.match.fits(p, r, a):
-			d.add(rule, store, a, now)
+			d.add(p, rule, a, now)
 			d.override(p, a)
 		}
 	}
 	return all
 }
 
-// Kinds of bucket under one rule.
-const (
-	bucketOwn  = 'i' // of the identity that the rule counts by
-	bucketLost = 'l' // of those who lack it
-	setHeld    = 'h' // which keys a client holds
-)
-
-func (d *decision) add(r *rule, store *limit.Store, a *asker, now limit.Ticks) {
-	c := limit.Charge{Limit: &r.limit, Account: r.account, Watch: r.watch}
-	kind, per := byte(bucketOwn), r.per
-	if !d.identified(r, store, a, now) {
-		kind, per, c.Limit = bucketLost, r.lost, &r.spare
+func (d *decision) add(p *policy, r *rule, a *asker, now limit.Ticks) {
+	figures, whom, per := &r.limit, r.whom, r.per
+	if !d.identified(r, p.store, a, now) {
+		figures, whom, per = &r.spare, r.loser, r.lost
 	}
-	d.text = a.appendParts(append(r.id.Append(d.text[:0]), kind), per)
-	c.Key = r.account.Key(d.text)
 	d.rules = append(d.rules, r)
 	d.per = append(d.per, per)
-	d.charges = append(d.charges, c)
+	d.charges = append(d.charges, limit.Charge{})
+	c := &d.charges[len(d.charges)-1]
+	c.Limit, c.Account, c.Watch = figures, r.account, r.watch
+	c.Key = r.account.Key(d.whomKey(p, whom, a))
 }
 
 // appendParts appends what of a the bucket key is made of.

@@ -1,7 +1,9 @@
 package l7
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -268,43 +270,50 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-func benchPolicy(t testing.TB, rules int) (*policy, *limit.Store) {
-	store := limit.NewStore(0)
+func benchPolicy(t testing.TB, rules int) *policy {
 	p := Policy{HTTP: behind("10.0.0.0/8")}
 	for i := range rules {
 		p.Rules = append(p.Rules, at(ruleOf(t, "rule-"+strconv.Itoa(i), "client", "1000000/1s"), "/api/**"))
 	}
-	c, err := p.compile(store, func(string) *counts { return new(counts) })
+	c, err := p.compile(limit.NewStore(0), func(string) *counts { return new(counts) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, store
+	return c
 }
 
-func benchRequest() *http.Request {
-	return &http.Request{
+// benchRequest has a context such as the server makes for requests of HTTP/1.
+func benchRequest(t testing.TB) *http.Request {
+	ctx := context.WithValue(keepOrigin(t.Context(), nil), http.LocalAddrContextKey, new(net.TCPAddr))
+	ctx, end := context.WithCancel(ctx)
+	t.Cleanup(end)
+	ctx, end = context.WithCancel(ctx)
+	t.Cleanup(end)
+	r := &http.Request{
 		Method: "GET", RemoteAddr: "10.0.0.2:4711", RequestURI: "/api/v1/things?x=1", Host: "app.example:8080",
 		Header: http.Header{"X-Forwarded-For": {"203.0.113.7"}, "X-Api-Key": {"some-key-of-usual-length-1234567890"}},
 	}
+	return r.WithContext(ctx)
 }
 
-func decideOnce(p *policy, store *limit.Store, r *http.Request, now limit.Ticks) verdict {
+func decideOnce(p *policy, r *http.Request, now limit.Ticks) verdict {
 	var a asker
 	p.identify(r, &a)
-	d := newDecision()
+	d := newDecision(p)
 	defer d.release()
-	return d.judge(p, store, r, &a, now)
+	return d.judge(p, r, &a, now)
 }
 
 func TestDecisionAllocatesNothing(t *testing.T) {
-	p, store := benchPolicy(t, 8)
+	p := benchPolicy(t, 8)
 	p.places.header = "X-Api-Key"
-	r := benchRequest()
+	r := benchRequest(t)
 	for _, per := range []config.Per{config.PerClient, config.PerKey} {
 		p.rules[0].per = []config.Per{per}
-		decideOnce(p, store, r, 0)
+		p.rules[0].whom = p.whom(bucketOwn, p.rules[0].per)
+		decideOnce(p, r, 0)
 		n := testing.AllocsPerRun(1000, func() {
-			if decideOnce(p, store, r, 0) != pass {
+			if decideOnce(p, r, 0) != pass {
 				t.Fatal("refused")
 			}
 		})
@@ -322,14 +331,14 @@ func BenchmarkDecide1Behind(b *testing.B) { benchDecide(b, 1, "10.0.0.2:4711") }
 func BenchmarkDecide8Behind(b *testing.B) { benchDecide(b, 8, "10.0.0.2:4711") }
 
 func benchDecide(b *testing.B, rules int, peer string) {
-	p, store := benchPolicy(b, rules)
+	p := benchPolicy(b, rules)
 	begin := time.Now()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		r := benchRequest()
+		r := benchRequest(b)
 		r.RemoteAddr = peer
 		for pb.Next() {
-			decideOnce(p, store, r, limit.FromDuration(time.Since(begin)))
+			decideOnce(p, r, limit.FromDuration(time.Since(begin)))
 		}
 	})
 }

@@ -20,6 +20,7 @@ const (
 
 // asker is who sent a request.
 type asker struct {
+	origin   *origin    // nil: of no request
 	peer     netip.Addr // of the socket
 	client   netip.Addr // after declared proxies were looked through
 	declared bool       // peer is a declared proxy
@@ -37,12 +38,11 @@ type asker struct {
 // holder is what the key file says of a key. All but owner may be empty.
 type holder struct{ owner, tenant, plan string }
 
-// identify finds out who sent r, and fills in a. What names a client counts only
+// identify finds out who sent r, and fills in a, which was zero. What names a client counts only
 // where the peer is a declared proxy. The user is left to learnUser.
 func (p *policy) identify(r *http.Request, a *asker) {
-	*a = asker{peer: peerOf(r.RemoteAddr)}
-	a.declared = contains(p.proxies, a.peer)
-	a.client = a.peer
+	o := p.origin(r)
+	a.origin, a.peer, a.client, a.declared = o, o.peer, o.peer, o.declared
 	switch {
 	case !a.declared:
 		a.forged = claimsAddress(r.Header)
@@ -51,7 +51,9 @@ func (p *policy) identify(r *http.Request, a *asker) {
 	default:
 		a.client = p.walk(a.peer, r.Header["X-Forwarded-For"])
 	}
-	a.bucket = clientOf(a.client, p.clientBits)
+	if a.bucket = o.bucket; a.client != a.peer {
+		a.bucket = clientOf(a.client, p.clientBits)
+	}
 	p.identifyUser(a, r.Header)
 	if p.places.any() {
 		bearer := ""

@@ -51,7 +51,7 @@ func (g *Gate) Mend(m Mend) (done Mended, err error) {
 	if err != nil {
 		return done, fmt.Errorf("rule %s: %w", m.Rule, err)
 	}
-	d := newDecision()
+	d := newDecision(p)
 	defer d.release()
 	for j := range askers {
 		if done.Anonymous, err = d.find(p, &p.rules[i], &askers[j], m); err != nil {
@@ -110,7 +110,7 @@ func (p *policy) askers(m Mend) ([]asker, error) {
 // of requests without an identity.
 func (d *decision) find(p *policy, r *rule, a *asker, m Mend) (lost bool, err error) {
 	c := limit.Charge{Limit: &r.limit}
-	kind, per := byte(bucketOwn), r.per
+	whom, per := r.whom, r.per
 	var lacks []config.Per
 	for _, part := range r.per {
 		if part == config.PerKey && a.identity == anonymous || part == config.PerUser && a.user == "" || part == config.PerTenant && a.tenant == "" {
@@ -121,14 +121,14 @@ func (d *decision) find(p *policy, r *rule, a *asker, m Mend) (lost bool, err er
 		if len(m.Keys) > 0 || m.User != "" || m.Tenant != "" || !m.Client.IsValid() {
 			return false, fmt.Errorf("it counts per %s: name the %s too", wordsOf(r.per), wordsOf(lacks))
 		}
-		kind, per, c.Limit, lost = bucketLost, r.lost, &r.spare, true
+		whom, per, c.Limit, lost = r.loser, r.lost, &r.spare, true
 	}
 	byClient := slices.Contains(per, config.PerClient) || !lost && slices.Contains(per, config.PerKey) && a.identity == claimed
 	if byClient && !m.Client.IsValid() {
 		return false, errors.New("its buckets belong to clients: name the client's address too")
 	}
-	d.text = a.appendParts(append(r.id.Append(d.text[:0]), kind), per)
-	c.Key = r.account.Key(d.text)
+	d.begin(a)
+	c.Key = r.account.Key(d.whomKey(p, whom, a))
 	d.rules, d.charges = append(d.rules, r), append(d.charges, c)
 	d.override(p, a)
 	return lost, nil

@@ -40,8 +40,11 @@ const defaultClientBits = 64
 
 // policy is a Policy made ready. It is never changed.
 type policy struct {
+	edition     *edition
+	store       *limit.Store // of the buckets
 	rules       []rule
 	index       *index // of rules
+	whoms       []whom // that rules count by
 	proxies     *bart.Lite
 	allow       *bart.Lite
 	block       *bart.Lite
@@ -73,7 +76,9 @@ type rule struct {
 	per   []config.Per // sorted
 	asks  bool         // the user decides which bucket it is, or whether the rule matches
 	limit limit.Limit
+	whom  int          // per, as policy.whoms has it
 	lost  []config.Per // of requests that lack an identity of per
+	loser int          // lost, as policy.whoms has it
 	spare limit.Limit  // figures of those
 
 	anonymous bool // the rule has figures of its own for them
@@ -96,6 +101,7 @@ type exemption struct {
 // names all errors.
 func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (*policy, error) {
 	c := &policy{
+		edition: new(edition), store: store, whoms: firstWhoms(),
 		proxies: table(p.HTTP.Proxies), allow: table(p.Allow), block: table(p.Block),
 		forwarded:  p.HTTP.ClientFrom == config.FromForwarded,
 		places:     keyPlaces{http.CanonicalHeaderKey(p.HTTP.KeyHeader), p.HTTP.KeyBearer, p.HTTP.KeyQuery},
@@ -176,6 +182,7 @@ func (c *policy) compileRules(rules []config.Rule, store *limit.Store) (errs []e
 			errs = append(errs, fmt.Errorf("rule %s: %w", r.Name, err))
 			continue
 		}
+		ready.whom, ready.loser = c.whom(bucketOwn, ready.per), c.whom(bucketLost, ready.lost)
 		c.rules = append(c.rules, ready)
 		c.byHost = c.byHost || len(ready.match.hosts) > 0
 	}
@@ -272,7 +279,7 @@ func newPreflight(store *limit.Store) rule {
 	per := []config.Per{config.PerClient}
 	id := store.Key(limit.AppendPart(nil, 'b', []byte("cors-preflight")))
 	return rule{
-		name: "cors-preflight", id: id, per: per, limit: l, lost: per, spare: l,
+		name: "cors-preflight", id: id, per: per, whom: ownClient, limit: l, lost: per, loser: lostClient, spare: l,
 		account: store.Account(id, l, 0),
 	}
 }

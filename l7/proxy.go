@@ -153,7 +153,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.request, v.began, v.verdict = r, p.gate.Wall(), verdictPassed
 	}
 	defer p.finish(v)
-	d := newDecision()
+	d := newDecision(policy)
 	defer d.release()
 	if p.decide(v, d, r) {
 		p.pass(v, r)
@@ -173,7 +173,7 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 		answer(v, bad)
 		return false
 	}
-	switch d.judge(policy, p.gate.store, r, &v.asker, p.gate.now()) {
+	switch d.judge(policy, r, &v.asker, p.gate.now()) {
 	case refused:
 		v.verdict = verdictRefused
 		v.refuse(r, d)
@@ -305,7 +305,7 @@ func (p *policy) forward(a *asker, in *http.Request, out http.Header) {
 	}
 	out.Set("X-Forwarded-Host", in.Host)
 	out.Set("X-Forwarded-Proto", scheme)
-	chain := a.peer.String()
+	chain := a.origin.text
 	if a.declared {
 		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
 			if values, ok := in.Header[name]; ok {

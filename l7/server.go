@@ -231,6 +231,7 @@ func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, erro
 			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: deafTime,
 			MaxReadFrameSize: 64 << 10, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
 		},
+		ConnContext:                  keepOrigin,
 		ConnState:                    fresh.follow,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is held to the rules too
 		ErrorLog:                     log.New(io.Discard, "", 0),

@@ -203,7 +203,7 @@ func TestSweep(t *testing.T) {
 		}
 		go g.sweep()
 		for range 5 {
-			decideOnce(g.policy.Load(), g.store, benchRequest(), g.now())
+			decideOnce(g.policy.Load(), benchRequest(t), g.now())
 		}
 		for i, keys := range []uint64{1, 0} {
 			time.Sleep(sweepEvery + time.Minute)

@@ -218,23 +218,22 @@ func TestTokensAreCheckedLate(t *testing.T) {
 	want(t, "remembered under another key", remembered(), false)
 }
 
-// userPolicy is a policy with one rule per user, and its store.
-func userPolicy(t testing.TB, key config.TokenKey) (*policy, *limit.Store) {
+// userPolicy is a policy with one rule per user.
+func userPolicy(t testing.TB, key config.TokenKey) *policy {
 	t.Helper()
-	store := limit.NewStore(1 << 20)
 	p := Policy{HTTP: config.HTTP{Users: usersOf(key)}, Rules: []config.Rule{ruleOf(t, "users", "user", "1000000/1s")}}
-	c, err := p.compile(store, func(string) *counts { return new(counts) })
+	c, err := p.compile(limit.NewStore(1<<20), func(string) *counts { return new(counts) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.tokens.now = func() time.Time { return today }
-	return c, store
+	return c
 }
 
 // What is remembered is bounded, and a remembered token costs no allocation.
 func TestTokensAreBounded(t *testing.T) {
 	sign, key := tokenKey(t, "", "ES256")
-	p, store := userPolicy(t, key)
+	p := userPolicy(t, key)
 	for i := range tokenShards*shardTokens + 10_000 {
 		p.tokens.remember(fmt.Sprint(i), tokenUser{"a", today.Unix() + 60})
 	}
@@ -244,10 +243,10 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 	want(t, "remembered", n <= tokenShards*shardTokens && n > tokenShards*shardTokens/2, true)
 
-	r := benchRequest()
+	r := benchRequest(t)
 	r.Header.Set("Authorization", "Bearer "+tokenOf(t, "ES256", sign, nil, nil))
-	decideOnce(p, store, r, 0)
-	allocations := testing.AllocsPerRun(1000, func() { decideOnce(p, store, r, 0) })
+	decideOnce(p, r, 0)
+	allocations := testing.AllocsPerRun(1000, func() { decideOnce(p, r, 0) })
 	if allocations >= 1 && !raceEnabled {
 		t.Errorf("%v allocations a decision", allocations)
 	}
@@ -289,11 +288,11 @@ func TestUserHeader(t *testing.T) {
 
 func BenchmarkDecideUser(b *testing.B) {
 	sign, key := tokenKey(b, "", "RS256")
-	p, store := userPolicy(b, key)
-	r := benchRequest()
+	p := userPolicy(b, key)
+	r := benchRequest(b)
 	r.Header.Set("Authorization", "Bearer "+tokenOf(b, "RS256", sign, nil, nil))
 	b.ReportAllocs()
 	for b.Loop() {
-		decideOnce(p, store, r, 0)
+		decideOnce(p, r, 0)
 	}
 }

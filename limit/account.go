@@ -6,7 +6,7 @@ import "sync/atomic"
 // bucket that those share which find no room. It outlives a change of the
 // rule's figures. Make one with Store.Account.
 type Account struct {
-	store *Store
+	name  Key
 	slot  uint16       // in all keys of the rule; 0 belongs to no account
 	most  atomic.Int64 // bytes; 0: as many as the store has
 	keys  atomic.Int64
@@ -20,10 +20,15 @@ type Account struct {
 // mostAccounts is what 16 bits of a key can tell apart.
 const mostAccounts = 1 << 16
 
-// Key returns the key of parts in this account. See Hasher.Sum.
-func (a *Account) Key(parts []byte) Key {
-	k := a.store.hasher.Sum(parts)
-	k.lo = k.lo&^(mostAccounts-1) | uint64(a.slot)
+// Key returns the key of the bucket that whom has in this account. Both whom and
+// the account's name must be of Store.Key: as their bits are beyond anyone's
+// choice, and so is how the names of two accounts differ, adding them bit by bit
+// makes two buckets meet no more often than a hash of both would.
+func (a *Account) Key(whom Key) Key {
+	k := Key{a.name.hi ^ whom.hi, (a.name.lo^whom.lo)&^(mostAccounts-1) | uint64(a.slot)}
+	if k == (Key{}) {
+		k.hi = 1
+	}
 	return k
 }
 
@@ -62,7 +67,7 @@ func (s *Store) Account(name Key, l Limit, most int64) *Account {
 	defer s.sharing.Unlock()
 	a := s.names[name]
 	if a == nil {
-		a = &Account{store: s, slot: s.takeSlot()}
+		a = &Account{name: name, slot: s.takeSlot()}
 		s.names[name] = a
 		if a.slot != 0 {
 			s.accounts.set(a.slot, a)

@@ -1,0 +1,60 @@
+package l7
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/limit"
+)
+
+// origin is what all requests of one connection have in common under one policy.
+// It is found out once a connection, not once a request, and never changed.
+type origin struct {
+	edition  *edition
+	peer     netip.Addr // of the socket, or that the PROXY protocol names
+	text     string     // the same
+	declared bool       // it is a declared proxy
+	bucket   [17]byte   // the peer as a client, as a part of bucket keys
+	own      limit.Key  // of that client: see whom
+	lost     limit.Key
+}
+
+// edition tells policies apart that differ in who is a proxy or what makes a
+// client. An idle connection keeps it, and must not keep a whole policy.
+type edition struct{ _ byte }
+
+// originKey finds an *atomic.Pointer[origin] in the context of a request.
+type originKey struct{}
+
+// keepOrigin is a http.Server.ConnContext. The address is not asked for before a
+// request is there: with the PROXY protocol it comes with the first bytes.
+func keepOrigin(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, originKey{}, new(atomic.Pointer[origin]))
+}
+
+// origin returns where r comes from. What a connection keeps is that of the
+// policy of its last request.
+func (p *policy) origin(r *http.Request) *origin {
+	kept, _ := r.Context().Value(originKey{}).(*atomic.Pointer[origin])
+	if kept == nil {
+		return p.newOrigin(r.RemoteAddr)
+	}
+	o := kept.Load()
+	if o == nil || o.edition != p.edition {
+		o = p.newOrigin(r.RemoteAddr)
+		kept.Store(o)
+	}
+	return o
+}
+
+func (p *policy) newOrigin(remote string) *origin {
+	o := &origin{edition: p.edition, peer: peerOf(remote)}
+	o.text, o.declared = o.peer.String(), contains(p.proxies, o.peer)
+	o.bucket = clientOf(o.peer, p.clientBits)
+	a := asker{bucket: o.bucket}
+	o.own, o.lost = p.whoms[ownClient].key(p.store, &a, nil), p.whoms[lostClient].key(p.store, &a, nil)
+	return o
+}
