@@ -116,6 +116,8 @@ type Listener struct {
 	ProxyProtocol bool // connections begin with a PROXY line or header, from declared proxies only
 	TLS           *TLS // nil: in the clear
 
+	AnswerTimeout time.Duration // for the begin of an upstream's answer, 1s to 24h; default 60s
+
 	Upstreams []Upstream // in the place of Upstream; the first that matches, and none is 404
 }
 

@@ -121,6 +121,7 @@ func TestFaults(t *testing.T) {
 		{"version: 1\nhttp: {user: \"a b\"}\n", "c.yaml:2:14: \"a b\" is no name of a system user"},
 		{"version: 1\nhttp: {ipv6_prefix: /64}\n", "c.yaml:2:21: ipv6_prefix \"/64\": write a whole number from 48 to 128"},
 		{"version: 1\nhttp: {connections_per_client: 0}\n", "c.yaml:2:32: connections_per_client \"0\": write a whole number from 1 to 1000000"},
+		{"version: 1\nhttp: {answer_timeout: 100ms}\n", "c.yaml:2:24: answer_timeout \"100ms\": from 1s to 24h"},
 		{"version: 1\nhttp: {connections_per_client: 1k}\n", "c.yaml:2:32: connections_per_client \"1k\": write a whole number"},
 		{"version: 1\nhttp: {max_connections: 9}\n", "c.yaml:2:8: unknown key `max_connections`: did you mean `connections_per_client`?"},
 		{"version: 1\nhttp: {ipv6_prefix: 47}\n", "c.yaml:2:21: ipv6_prefix \"47\""},

@@ -29,7 +29,7 @@ var (
 	httpLevel = &level{"http", "`http`", []key{
 		{"listen", ""}, {"listeners", ""}, {"upstream", ""}, {"proxies", ""}, {"identities", ""},
 		{"exempt", ""}, {"user", "headgate"}, {"ipv6_prefix", "64"}, {"answers", ""}, {"client_from", "x-forwarded-for"},
-		{"tls", ""}, {"memory", "256MiB"}, {"connections_per_client", "256"},
+		{"tls", ""}, {"memory", "256MiB"}, {"connections_per_client", "256"}, {"answer_timeout", "60s"},
 		{"upstreams", ""}, {"access_log", ""},
 	}}
 	accessLogLevel = &level{"http.access_log", "`http.access_log`", []key{
@@ -136,6 +136,7 @@ var foreign = map[string]string{
 	"icmp_type": "icmp_types", "icmp": "icmp_types", "vlans": "vlan", "vlan_id": "vlan", "vlan_ids": "vlan",
 	"sets": "lists", "ipsets": "lists", "feeds": "lists", "refresh": "interval", "checksum": "sha256", "ban": "then",
 	"max_connections": "connections_per_client", "connections": "connections_per_client", "limit_conn": "connections_per_client",
+	"proxy_read_timeout": "answer_timeout", "upstream_timeout": "answer_timeout", "timeout": "answer_timeout",
 	"bind": "listen", "hash": "sha256", "where": "match", "action": "mode", "enabled": "mode",
 }
 

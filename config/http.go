@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -21,6 +22,10 @@ func (o *object) http() HTTP {
 	h.ClientBits = o.clientBits()
 	h.Memory = o.memory(leastMemory)
 	h.Connections = o.connections()
+	timeout := o.answerTimeout()
+	for i := range h.Listeners {
+		h.Listeners[i].AnswerTimeout = timeout
+	}
 	h.Answers = o.section("answers", answersLevel).answers()
 	if l := o.child("access_log", accessLogLevel); l != nil {
 		h.AccessLog = l.accessLog()
@@ -60,6 +65,21 @@ func (o *object) user() string {
 		o.errorf(w.node, "%s is no name of a system user", quote(w.text))
 	}
 	return w.text
+}
+
+func (o *object) answerTimeout() time.Duration {
+	w, ok := o.word("answer_timeout")
+	if !ok {
+		return 0
+	}
+	d, err := ParseDuration(w.text)
+	switch {
+	case err != nil:
+		o.errorf(w.node, "answer_timeout %s", err)
+	case d < time.Second || d > 24*time.Hour:
+		o.errorf(w.node, "answer_timeout %s: from 1s to 24h", quote(w.text))
+	}
+	return d
 }
 
 const mostConnections = 1_000_000 // of one client

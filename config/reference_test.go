@@ -55,10 +55,10 @@ func TestReferenceReads(t *testing.T) {
 		},
 		HTTP: HTTP{
 			Listeners: []Listener{
-				{Address: ":8080", Door: "proxy", Upstream: "http://127.0.0.1:9001"},
-				{Address: "127.0.0.1:8081", Door: "proxy", Upstreams: shared, Dialect: GitHub, ProxyProtocol: true},
+				{Address: ":8080", Door: "proxy", AnswerTimeout: time.Minute, Upstream: "http://127.0.0.1:9001"},
+				{Address: "127.0.0.1:8081", Door: "proxy", AnswerTimeout: time.Minute, Upstreams: shared, Dialect: GitHub, ProxyProtocol: true},
 				{
-					Address: "127.0.0.1:8443", Door: "proxy", Upstreams: shared,
+					Address: "127.0.0.1:8443", Door: "proxy", AnswerTimeout: time.Minute, Upstreams: shared,
 					TLS: &TLS{[]CertificateFiles{{"reference-cert.pem", "reference-key.pem"}}, "1.2"},
 				},
 			},
@@ -111,7 +111,7 @@ func TestReferenceAlternatives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []Listener{{Address: ":8080", Door: "proxy", Upstream: "http://127.0.0.1:9000"}}; !reflect.DeepEqual(c.HTTP.Listeners, want) {
+	if want := []Listener{{Address: ":8080", Door: "proxy", AnswerTimeout: time.Minute, Upstream: "http://127.0.0.1:9000"}}; !reflect.DeepEqual(c.HTTP.Listeners, want) {
 		t.Errorf("listeners %+v, want %+v", c.HTTP.Listeners, want)
 	}
 }

@@ -27,9 +27,9 @@ http:
 		{URLs: []string{"http://a:3"}, Balance: RoundRobin, Check: &HealthCheck{"/", 5 * time.Second}},
 	}
 	want := []Listener{
-		{Address: ":1", Door: "proxy", Upstreams: shared},
-		{Address: ":2", Door: "proxy", Upstream: "h2c://b:1"},
-		{Address: ":3", Door: "proxy", Upstreams: []Upstream{{URLs: []string{"https://c"}, Balance: RoundRobin}}},
+		{Address: ":1", Door: "proxy", AnswerTimeout: time.Minute, Upstreams: shared},
+		{Address: ":2", Door: "proxy", AnswerTimeout: time.Minute, Upstream: "h2c://b:1"},
+		{Address: ":3", Door: "proxy", AnswerTimeout: time.Minute, Upstreams: []Upstream{{URLs: []string{"https://c"}, Balance: RoundRobin}}},
 	}
 	if diff := cmp.Diff(want, c.HTTP.Listeners); diff != "" {
 		t.Error(diff)

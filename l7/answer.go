@@ -131,9 +131,17 @@ func prefersProblem(accept, kind string) bool {
 
 // block answers 403 to a client that is blocked, for whatever it asks.
 func (v *visit) block() {
-	id := v.policy.seal.id("", v.gate.Wall(), v.policy.seal.hashKey("", v.asker.appendParts(nil, []config.Per{config.PerClient})))
-	v.Header().Set("Request-Id", id)
-	answer(v, problem{Status: http.StatusForbidden, Detail: "this client is blocked", RequestID: id})
+	v.say(problem{Status: http.StatusForbidden, Detail: "this client is blocked"})
+}
+
+// say gives an answer that no rule asked for, with an id by which it is found
+// again in the log.
+func (v *visit) say(p problem) {
+	key := v.policy.seal.hashKey("", v.asker.appendParts(nil, []config.Per{config.PerClient}))
+	p.RequestID = v.policy.seal.id("", v.gate.Wall(), key)
+	v.id = p.RequestID
+	v.Header().Set("Request-Id", p.RequestID)
+	answer(v, p)
 }
 
 // maySeeLimits reports whether an answer of the upstream may carry the limits

@@ -7,7 +7,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httputil"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,67 +81,6 @@ func (b *buffers) Get() []byte {
 
 func (b *buffers) Put(buf []byte) { b.pool.Put((*[32 << 10]byte)(buf)) }
 
-type visitKey struct{}
-
-// visit is one request on its way through the proxy, and what its answer is
-// written to.
-type visit struct {
-	http.ResponseWriter
-	gate     *Gate
-	policy   *policy
-	dialect  config.Dialect
-	origin   []string // of the page that asks
-	asker    asker
-	decision *decision // nil: not counted
-	body     *body     // nil: it has none
-	relayed  bool      // the answer is the upstream's
-	upstream *upstream
-	target   *target // that it is at; nil: at none
-	wrote    bool
-	last     bool // its connection brings no further request
-	access        // for the log
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }
-
-// WriteHeader adds the limits to a final answer where they may be seen.
-func (v *visit) WriteHeader(status int) {
-	if status >= 200 && !v.wrote {
-		v.wrote, v.status = true, status
-		v.gate.answered(status)
-		if _, ok := v.Header()["Content-Type"]; !ok {
-			v.Header()["Content-Type"] = nil // none is guessed: the upstream said nothing
-		}
-		v.complete(status, v.Header())
-		if v.last {
-			v.Header()["Connection"] = []string{"close"}
-		}
-	}
-	v.ResponseWriter.WriteHeader(status)
-}
-
-// complete adds to a final answer what the gate has to say.
-func (v *visit) complete(status int, h http.Header) {
-	if v.decision != nil && maySeeLimits(status, h) {
-		v.policy.tell(h, v.dialect, v.decision.standing(), false, v.gate.Wall())
-	}
-	if v.relayed {
-		v.policy.answers.cors.expose(h, v.dialect)
-	} else {
-		v.policy.answers.cors.allow(h, v.origin, v.dialect)
-	}
-}
-
-func (v *visit) Write(b []byte) (int, error) {
-	if !v.wrote {
-		v.WriteHeader(http.StatusOK)
-	}
-	n, err := v.ResponseWriter.Write(b)
-	v.sent += int64(n)
-	return n, err
-}
-
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	policy := p.gate.policy.Load()
 	v := &visit{ResponseWriter: w, gate: p.gate, policy: policy, dialect: p.dialect, origin: r.Header["Origin"], last: endsConnection(r)}
@@ -170,7 +108,7 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 	}
 	if bad := malformed(r); bad.Status != 0 {
 		v.last = r.ProtoMajor == 1
-		answer(v, bad)
+		v.say(bad)
 		return false
 	}
 	switch d.judge(policy, r, &v.asker, p.gate.now()) {
@@ -183,7 +121,7 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 		v.block()
 		return false
 	case unreadable:
-		answer(v, tooLong)
+		v.say(tooLong)
 		return false
 	case pass:
 		v.decision = d
@@ -191,9 +129,9 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 	}
 	var ok bool
 	if v.upstream, ok = p.route(r, d); !ok {
-		answer(v, tooLong)
+		v.say(tooLong)
 	} else if v.upstream == nil {
-		answer(v, problem{Status: http.StatusNotFound, Detail: "no upstream takes this host and path"})
+		v.say(problem{Status: http.StatusNotFound, Detail: "no upstream takes this host and path"})
 	}
 	return v.upstream != nil
 }
@@ -251,82 +189,12 @@ func (p *proxy) finish(v *visit) {
 	if fault != http.ErrAbortHandler {
 		p.gate.panicked(fault)
 		if !v.wrote {
-			v.Header().Set("Connection", "close")
-			answer(v, problem{Status: http.StatusInternalServerError, Detail: "this request met a fault of the gate"})
+			v.last = true
+			v.say(problem{Status: http.StatusInternalServerError, Detail: "this request met a fault of the gate"})
 			return
 		}
 	}
 	panic(http.ErrAbortHandler)
-}
-
-// rewrite makes the request to the upstream: path and query as they came, the
-// host as the client wrote it, and no identity that the peer made up.
-func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
-	v := pr.In.Context().Value(visitKey{}).(*visit)
-	out := pr.Out
-	out.URL.RawQuery, out.URL.ForceQuery = pr.In.URL.RawQuery, pr.In.URL.ForceQuery
-	out.Host = pr.In.Host
-	if path := pathOf(pr.In); !strings.HasPrefix(path, "//") {
-		// A path that begins with two slashes would be taken for a host here,
-		// and needs no help: it is kept by Path and RawPath.
-		out.URL.Opaque = path
-	}
-	if carriesHTTP(out.Header.Get("Upgrade")) {
-		out.Header.Del("Upgrade")
-		out.Header.Del("Connection")
-		out.Header.Del("Http2-Settings")
-	}
-	policy := v.gate.policy.Load()
-	policy.forward(&v.asker, pr.In, out.Header)
-	if v.body != nil {
-		v.body.trailers = policy.announce(pr.In, out, v.asker.declared)
-	}
-	v.decision.mark(out.Header)
-}
-
-// carriesHTTP reports whether what a client wants to switch to would carry more
-// requests, past every rule.
-func carriesHTTP(upgrade string) bool {
-	for protocol := range strings.SplitSeq(strings.ToLower(upgrade), ",") {
-		if name, _, _ := strings.Cut(strings.TrimSpace(protocol), "/"); name == "h2c" || name == "http" || name == "h2" || name == "tls" {
-			return true
-		}
-	}
-	return false
-}
-
-// forward tells the upstream who asks, and for what. What a declared proxy said
-// is passed on.
-func (p *policy) forward(a *asker, in *http.Request, out http.Header) {
-	p.stripIdentity(out, a.declared)
-	scheme := "http"
-	if in.TLS != nil {
-		scheme = "https"
-	}
-	out.Set("X-Forwarded-Host", in.Host)
-	out.Set("X-Forwarded-Proto", scheme)
-	chain := a.origin.text
-	if a.declared {
-		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
-			if values, ok := in.Header[name]; ok {
-				out[name] = values
-			}
-		}
-		if prior := in.Header["X-Forwarded-For"]; len(prior) > 0 && !p.forwarded {
-			chain = strings.Join(prior, ", ") + ", " + chain
-		} else if a.client != a.peer {
-			chain = a.client.String() + ", " + chain
-		}
-	}
-	out.Set("X-Forwarded-For", chain)
-	if !p.forwarded {
-		return
-	}
-	own := string(append(appendNode([]byte("for="), a.peer), ";proto="...)) + scheme
-	if prior := in.Header["Forwarded"]; a.declared && len(prior) > 0 {
-		own = strings.Join(prior, ", ") + ", " + own
-	}
-	out.Set("Forwarded", own)
 }
 
 func (p *proxy) seen(r *http.Response) error {
@@ -337,26 +205,4 @@ func (p *proxy) seen(r *http.Response) error {
 		p.gate.answered(r.StatusCode) // written past visit.WriteHeader
 	}
 	return nil
-}
-
-// failed answers for an upstream that did not.
-func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
-	gone := r.Context().Err() != nil
-	v := r.Context().Value(visitKey{}).(*visit)
-	switch body := v.body; {
-	case gone && body.fellSilent(), !gone && body.isStalled():
-		w.Header().Set("Connection", "close")
-		answer(w, problem{Status: http.StatusRequestTimeout, Detail: "the request's body stopped coming"})
-		return
-	case !gone && body.isBroken():
-		v.last = r.ProtoMajor == 1
-		answer(w, problem{Status: http.StatusBadRequest, Detail: "the request's body is malformed or incomplete"})
-		return
-	case gone:
-		panic(http.ErrAbortHandler) // the client is
-	}
-	if v.target != nil && !unreached(err) { // else it was warned of
-		p.warnUpstream(v.target, err)
-	}
-	answer(w, problem{Status: http.StatusBadGateway, Detail: "the upstream does not answer"})
 }

@@ -1,6 +1,7 @@
 package l7
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ import (
 )
 
 const (
+	// answerTime is how long an upstream may think about a request, unless the
+	// listener has another figure.
+	answerTime = time.Minute
 	// restTime is how long a URL that could not be reached is passed over while
 	// there are others.
 	restTime = 5 * time.Second
@@ -56,14 +60,14 @@ func newUpstreams(l config.Listener) ([]*upstream, error) {
 	out := make([]*upstream, len(all))
 	for i, u := range all {
 		var err error
-		if out[i], err = newUpstream(u); err != nil {
+		if out[i], err = newUpstream(u, cmp.Or(l.AnswerTimeout, answerTime)); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func newUpstream(c config.Upstream) (*upstream, error) {
+func newUpstream(c config.Upstream, answerTime time.Duration) (*upstream, error) {
 	m, err := newMatcher(config.Match{Hosts: c.Hosts, Paths: c.Paths})
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
@@ -86,14 +90,15 @@ func newUpstream(c config.Upstream) (*upstream, error) {
 	if len(u.targets) == 0 {
 		return nil, errors.New("upstream without a URL")
 	}
-	u.transport = newTransport(h2c, len(u.targets) > 1)
+	u.transport = newTransport(h2c, len(u.targets) > 1, answerTime)
 	return u, nil
 }
 
 // newTransport returns the way to an upstream: no proxy from the environment,
-// no decompression, and no limit on how long a body or stream takes. Where there
-// are others to turn to, a connection is given up sooner.
-func newTransport(h2c, several bool) *http.Transport {
+// no decompression, and no limit on how long a body or stream takes, but on how
+// long an answer takes to begin once the request is sent. Where there are others
+// to turn to, a connection is given up sooner.
+func newTransport(h2c, several bool, answerTime time.Duration) *http.Transport {
 	speaks := new(http.Protocols)
 	speaks.SetHTTP1(!h2c)
 	speaks.SetHTTP2(!h2c) // by ALPN
@@ -103,10 +108,12 @@ func newTransport(h2c, several bool) *http.Transport {
 		dialer.Timeout = 3 * time.Second
 	}
 	return &http.Transport{
-		DialContext:           dialer.DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConnsPerHost:   256,
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		ResponseHeaderTimeout:  answerTime,
+		MaxResponseHeaderBytes: 256 << 10,
+		MaxIdleConnsPerHost:    256,
 		// Below what common servers keep an idle connection for, lest a POST
 		// meets one that is just being closed and cannot be sent again.
 		IdleConnTimeout:    4 * time.Second,
