@@ -86,6 +86,13 @@ func (c *Calendar) turn(now Ticks) *period {
 	return p
 }
 
+// ends returns when the period of now ends by the wall clock, and the one after.
+func (c *Calendar) ends(now Ticks) (end, next time.Time) {
+	end = time.UnixMilli(c.at(now).wall)
+	_, next = c.cut.around(end)
+	return end, next
+}
+
 // length returns how long the present period is by the calendar.
 func (c *Calendar) length() time.Duration {
 	if p := c.period.Load(); p != nil {

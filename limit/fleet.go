@@ -83,16 +83,7 @@ func (l *Limit) Most() int64 { return l.most }
 // token bucket.
 func (l *Limit) Cost() Ticks { return l.cost }
 
-// Period returns the present period of a fixed window or quota: when it ends by
-// the wall clock. It is zero for other algorithms.
-func (l *Limit) Period(now Ticks) (end time.Time) {
-	if l.calendar != nil {
-		end = time.UnixMilli(l.calendar.at(now).wall)
-	}
-	return end
-}
-
-// rate returns how many requests are restored in a tick.
+// perTick returns how many requests are restored in a tick.
 func (l *Limit) perTick() float64 {
 	if l.cost == 0 {
 		return 0

@@ -125,10 +125,10 @@ func (n *Line) allowed(now Ticks, l *Limit) int32 {
 }
 
 // alone returns how much n may have admitted since its last report when the
-// fleet does not answer: at least one request.
+// fleet does not answer: at least one request that it has not been told of.
 func (n *Line) alone(now Ticks, l *Limit) int32 {
 	n.settle(now, l)
-	return max(1, n.allowed(now, l), narrow(int64(n.own(l)*float64(n.estimate(now, l)+int64(n.spent)))))
+	return max(1-n.flight, n.allowed(now, l), narrow(int64(n.own(l)*float64(n.estimate(now, l)+int64(n.spent)))))
 }
 
 func (n *Line) wait(now Ticks, l *Limit) Ticks {

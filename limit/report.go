@@ -119,7 +119,7 @@ func (s *Store) Question(now Ticks, c *Charge) Report {
 func (n *Line) describe(now Ticks, k Key, l *Limit) Report {
 	r := Report{Key: k, Limit: l}
 	if l.calendar != nil {
-		r.Period = l.Period(now)
+		r.Period, r.Next = l.calendar.ends(now)
 	}
 	n.measure(now)
 	r.Demand = float64(n.demand)
@@ -134,7 +134,8 @@ type Report struct {
 	Key     Key
 	Limit   *Limit
 	Spent   int64
-	Period  time.Time // end of the period it belongs to; zero unless Limit is a quota
+	Period  time.Time // end of the period it belongs to; zero unless Limit has periods
+	Next    time.Time // end of the period after that
 	Presses bool      // it wants a larger share
 	Share   float64   // lent to it now
 	Demand  float64   // requests a second, refused ones too

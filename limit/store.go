@@ -108,6 +108,10 @@ func (s *Store) Key(parts []byte) Key {
 	return k
 }
 
+// Share makes h the store's hasher, that of its fleet: all hosts that share it make
+// the same keys. It must be called before the first key is made.
+func (s *Store) Share(h Hasher) { s.hasher = h }
+
 // Charge is one bucket that a request asks one unit of.
 type Charge struct {
 	Key     Key

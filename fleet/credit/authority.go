@@ -15,6 +15,10 @@ import (
 // belongs to all in equal parts.
 const Pool = 0.75
 
+// mostDebt is how many times its burst a bucket can be in debt by what hosts
+// admitted before they heard of each other.
+const mostDebt = 4
+
 // Lease is how long a share is lent, in microseconds.
 const Lease = 1_000_000
 
@@ -22,14 +26,15 @@ const Lease = 1_000_000
 type Terms struct {
 	Cost float64 // microseconds that one request takes to be restored; 0: a quota
 	Most int64   // requests at once; of a quota, in a period
-	End  int64   // of the quota's period, microseconds since 1970 by the fleet's clock
+	End  int64   // of the quota's period, microseconds since 1970
+	Next int64   // of the period after it
 }
 
 // TermsOf returns l's terms at now; report is nil or what they are for.
 func TermsOf(l *limit.Limit, r *limit.Report) Terms {
 	t := Terms{Most: l.Most()}
 	if l.Algorithm() == limit.Quota {
-		t.End = r.Period.UnixMicro()
+		t.End, t.Next = r.Period.UnixMicro(), r.Next.UnixMicro()
 		return t
 	}
 	t.Cost = float64(l.Cost()) / float64(limit.FromDuration(1000))
@@ -66,8 +71,9 @@ type Authority struct {
 }
 
 type account struct {
-	tat    int64 // microseconds; of a quota, what is spent
-	cost   float64
+	tat    int64   // microseconds; of a quota, what is spent
+	cost   float64 // that tat was counted by
+	end    int64   // of the quota's period
 	leases map[string]loan
 }
 
@@ -117,34 +123,48 @@ func (a *Authority) Call(now int64, host string, c Call) (r Reply) {
 }
 
 // bucket debits a token bucket. Debt may grow beyond the burst: it is repaid
-// before anyone is admitted again.
+// before anyone is admitted again. More than any fleet can have spent between
+// two reports is no debt but a fault, and the key is served again.
 func (k *account) bucket(now int64, c *Call, r *Reply) {
-	cost, deep := c.Terms.Cost, float64(c.Terms.Most)*c.Terms.Cost
+	cost, deep := c.Terms.Cost, math.Round(float64(c.Terms.Most)*c.Terms.Cost)
 	debt := float64(max(0, k.tat-now))
 	if k.cost != 0 && k.cost != cost {
 		debt = debt * cost / k.cost
 	}
-	debt += float64(c.Spent) * cost
-	if r.Admitted = c.Ask && math.Round(debt+cost) <= math.Round(deep); r.Admitted {
-		debt += cost
+	if debt > mostDebt*deep+Lease*10 {
+		debt = deep
 	}
-	debt = math.Round(debt)
+	debt = math.Round(debt + float64(c.Spent)*cost)
+	if r.Admitted = c.Ask && math.Round(debt+cost) <= deep; r.Admitted {
+		debt = math.Round(debt + cost)
+	}
 	k.tat, k.cost = now+int64(debt), cost
-	if room := math.Round(deep) - debt; room >= math.Round(cost) {
+	if room := deep - debt; room >= math.Round(cost) {
 		r.Left = int64((room + 0.5) / cost)
 	} else {
 		r.Wait = int64(math.Ceil(cost - room))
 	}
 }
 
-// count debits a quota, whose period is part of the key's name.
+// count debits a quota. What is counted says when its period ends, and that
+// stands while it lies ahead: callers whose clocks differ share one period. What
+// was spent in a period that is over is forgotten with it.
 func (k *account) count(now int64, c *Call, r *Reply) {
-	k.tat += c.Spent
+	end := c.Terms.End
+	if end <= now {
+		end = c.Terms.Next
+	}
+	if k.end <= now || k.end > max(end, c.Terms.Next) {
+		k.tat, k.end = 0, end
+	}
+	if c.Terms.End == k.end || c.Terms.End > now {
+		k.tat += c.Spent
+	}
 	if r.Admitted = c.Ask && k.tat < c.Terms.Most; r.Admitted {
 		k.tat++
 	}
 	if r.Left = max(0, c.Terms.Most-k.tat); r.Left == 0 {
-		r.Wait = max(0, c.Terms.End-now)
+		r.Wait = max(0, k.end-now)
 	}
 }
 
