@@ -1,18 +1,17 @@
 -- decide asks for one request of all the limits of a decision: it charges all
 -- of them, or none. It follows common.lua.
 --
--- KEYS  for each limit: its state, its leases
--- ARGV  1: the host   2: a word that no other decision has
---       3: "ask", or "charge": one that was refused elsewhere, charged to those
+-- KEYS  the state of each limit
+-- ARGV  1: a word that no other decision has
+--       2: "ask", or "charge": one that was refused elsewhere, charged to those
 --          that count what is refused
---       then for each limit nine: kind (bucket, log, counter, fixed, quota),
+--       then for each limit seven: kind (bucket, log, counter, fixed, quota),
 --       cost of a request (bucket) or window, most at once, the line (most
 --       without the soft part), the period's end and the end of the one after
---       (quota), flags (w: watches, a: counts what is refused, p: presses),
---       the share lent now, requests a second
--- returns the time, 1 if it may pass, then for each limit six: 1 if it
---         refuses, left, share, wait, how long until one more is below the
---         line, how long until nothing is charged
+--       (quota), flags (w: watches, a: counts what is refused)
+-- returns the time, 1 if it may pass, then for each limit five: 1 if it
+--         refuses, left, wait, how long until one more is below the line, how
+--         long until nothing is charged
 --
 -- A log is a sorted set of moments, members unique. A counter is limit.Counter:
 -- up to 16 groups of {newest, count}, and the oldest member of the newest group.
@@ -79,7 +78,7 @@ kinds.log = {
 		if l.count >= l.most then
 			redis.call('ZREMRANGEBYRANK', l.key, 0, l.count - l.most)
 		end
-		redis.call('ZADD', l.key, whole(now), ARGV[2])
+		redis.call('ZADD', l.key, whole(now), ARGV[1])
 		redis.call('PEXPIRE', l.key, whole(math.ceil(l.size / 1000)))
 		l.count = math.min(l.most, l.count + 1)
 	end,
@@ -142,17 +141,15 @@ kinds.counter = {
 	end,
 }
 
-local limits, passes = {}, ARGV[3] == 'ask'
-for i = 1, #KEYS / 2 do
-	local a = 3 + 9 * (i - 1)
+local limits, passes = {}, ARGV[2] == 'ask'
+for i = 1, #KEYS do
+	local a = 2 + 7 * (i - 1)
 	local flags = ARGV[a + 7]
 	local l = {
-		key = KEYS[2 * i - 1], leases = KEYS[2 * i], kind = kinds[ARGV[a + 1]],
+		key = KEYS[i], kind = kinds[ARGV[a + 1]],
 		size = tonumber(ARGV[a + 2]), most = tonumber(ARGV[a + 3]), line = tonumber(ARGV[a + 4]),
 		stop = tonumber(ARGV[a + 5]), following = tonumber(ARGV[a + 6]),
 		watches = string.find(flags, 'w', 1, true), always = string.find(flags, 'a', 1, true),
-		presses = string.find(flags, 'p', 1, true),
-		share = tonumber(ARGV[a + 8]), demand = tonumber(ARGV[a + 9]),
 	}
 	l.kind.load(l)
 	l.refuses = l.kind.left(l) < 1
@@ -167,10 +164,8 @@ for _, l in ipairs(limits) do
 	if passes and not l.refuses or l.always then
 		l.kind.add(l)
 	end
-	local share = l.presses and lend(l.leases, ARGV[1], l.share, l.demand) or 0
 	replies[#replies + 1] = l.refuses and 1 or 0
 	replies[#replies + 1] = whole(l.kind.left(l))
-	replies[#replies + 1] = string.format('%.17g', share)
 	replies[#replies + 1] = whole(l.kind.wait(l, l.most))
 	replies[#replies + 1] = whole(l.kind.wait(l, l.line))
 	replies[#replies + 1] = whole(l.kind.reset(l))

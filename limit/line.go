@@ -109,7 +109,7 @@ func (n *Line) estimate(now Ticks, l *Limit) int64 {
 			left += int64(Until(now, n.answered) / l.cost)
 		}
 	}
-	return min(max(left-int64(n.spent)-int64(n.flight), 0), l.most)
+	return max(min(left, l.most)-int64(n.spent)-int64(n.flight), 0)
 }
 
 // allowed returns how much n may have admitted since its last report.

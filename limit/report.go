@@ -57,7 +57,8 @@ func (s *Store) Alone(now Ticks, charges []Charge) bool {
 	return s.Take(now, charges)
 }
 
-// hear keeps what the fleet told of c.
+// hear keeps what the fleet told of c, and lists it for the next report: who has
+// to ask is short of a share.
 func (sh *shard) hear(now Ticks, c *Charge) {
 	n := sh.lines.put(c.Key, now)
 	if n == nil {
@@ -65,31 +66,65 @@ func (sh *shard) hear(now Ticks, c *Charge) {
 		return
 	}
 	n.settle(now, c.Limit)
-	n.hear(now, now, c.Limit, c.Told)
-	if c.Answer = n.answer(now, c.Limit); c.Limit.scope == Exact {
-		c.Answer = c.Told.Answer
-	}
 	n.asked++
+	if c.Limit.scope == Exact {
+		n.set(denied, false)
+		if c.Told.Wait > 0 {
+			n.refuse(now + c.Told.Wait)
+		}
+		c.Answer = c.Told.Answer
+		return
+	}
+	n.learn(now, c.Limit, c.Told)
+	c.Answer = n.answer(now, c.Limit)
+	if !n.is(pressed) {
+		n.set(pressed, true)
+		sh.rush = append(sh.rush, due{c.Key, c.Limit})
+	}
 }
 
-// hear takes up what the fleet says to what left at sent. What was decided before
-// the answer heard last is passed over: answers overtake each other.
+// learn takes up what the fleet says of n's limit at now. What was decided
+// before the answer heard last is passed over, for answers overtake each other.
+// A question lends no share, and does not make one last longer.
+func (n *Line) learn(now Ticks, l *Limit, t *Told) bool {
+	lent := n.is(known) && Until(n.answered+lease, now) > 0
+	if lent && int32(t.At-n.at) < 0 {
+		return false
+	}
+	if !lent {
+		n.set(known, true)
+		n.answered, n.share = now, float32(l.fleet.base())
+	}
+	n.at, n.left = t.At, t.Left
+	if l.cost != 0 {
+		n.left -= int64(Until(now, n.answered) / l.cost) // see estimate
+	}
+	n.credit = l.line(float64(n.share), t.Left-int64(n.spent)-int64(n.flight)) - n.flight
+	n.set(denied, false)
+	if t.Wait > 0 {
+		n.refuse(now + max(t.Wait, n.turn(l)))
+	}
+	return true
+}
+
+// hear takes up the answer to a report that left at sent, and the share that
+// came with it.
 func (n *Line) hear(now, sent Ticks, l *Limit, t *Told) {
-	if n.is(known) && Until(n.answered+lease, now) > 0 && int32(t.At-n.at) < 0 {
+	if !n.learn(now, l, t) {
 		return
 	}
-	n.set(known, true)
-	n.set(denied, t.Wait > 0)
-	n.at, n.answered, n.until = t.At, sent, now+t.Wait
-	if l.scope == Exact {
-		return
-	}
-	n.left = t.Left
+	n.answered, n.left = sent, t.Left
 	n.share = float32(l.fleet.base() + t.Share)
 	n.credit = l.line(float64(n.share), t.Left-int64(n.spent)-int64(n.flight)) - n.flight
 	if t.Wait > 0 {
-		n.until = now + max(t.Wait, n.turn(l))
+		n.refuse(now + max(t.Wait, n.turn(l)))
 	}
+}
+
+// refuse refuses until a moment.
+func (n *Line) refuse(until Ticks) {
+	n.set(denied, true)
+	n.until = until
 }
 
 // turn returns how long a refused host keeps from asking, beyond what it was
@@ -101,26 +136,23 @@ func (n *Line) turn(l *Limit) Ticks {
 
 // Question returns what to ask the fleet with, of c which has Asks: a Report of
 // nothing.
-func (s *Store) Question(now Ticks, c *Charge) Report {
-	sh := s.shard(c.Key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	n := sh.lines.find(c.Key)
-	if n == nil {
-		n = new(Line)
-		n.settle(now, c.Limit)
-	}
-	r := n.describe(now, c.Key, c.Limit)
-	r.Presses = true
+func (c *Charge) Question(now Ticks) Report {
+	r := Report{Key: c.Key, Limit: c.Limit}
+	r.cut(now)
 	return r
+}
+
+// cut says which periods r is of.
+func (r *Report) cut(now Ticks) {
+	if c := r.Limit.calendar; c != nil {
+		r.Period, r.Next = c.ends(now)
+	}
 }
 
 // describe returns a report of nothing.
 func (n *Line) describe(now Ticks, k Key, l *Limit) Report {
 	r := Report{Key: k, Limit: l}
-	if l.calendar != nil {
-		r.Period, r.Next = l.calendar.ends(now)
-	}
+	r.cut(now)
 	n.measure(now)
 	r.Demand = float64(n.demand)
 	if n.is(known) && Until(n.answered+lease, now) > 0 {
@@ -228,7 +260,7 @@ func (sh *shard) waiting(now Ticks, to []Report, calm int) []Report {
 // report appends n's report and takes what is in it for reported.
 func (n *Line) report(now Ticks, d due, presses bool, to []Report) []Report {
 	n.settle(now, d.limit)
-	if n.spent == 0 || n.is(apart) {
+	if n.spent == 0 && !presses || n.is(apart) {
 		return to
 	}
 	n.credit = n.allowed(now, d.limit) - n.spent

@@ -354,7 +354,7 @@ func (h *host) ask(charges []limit.Charge, fits bool) {
 	w.Result.Calls++
 	w.Result.Updates++
 	w.Result.Waited++
-	r := h.store.Question(h.clock(), &charges[0])
+	r := charges[0].Question(h.clock())
 	call := callOf(&r)
 	call.Ask = true
 	w.carry(h, func() {
