@@ -3,8 +3,9 @@
 --
 -- KEYS  the state of each limit
 -- ARGV  1: a word that no other decision has
---       2: "ask", or "charge": one that was refused elsewhere, charged to those
---          that count what is refused
+--       2: "ask"; "charge": one that was refused elsewhere, charged to those
+--          that count what is refused; "refund": what was asked with this word
+--          and admitted is given back, for something else refused it
 --       then for each limit seven: kind (bucket, log, counter, fixed, quota),
 --       cost of a request (bucket) or window, most at once, the line (most
 --       without the soft part), the period's end and the end of the one after
@@ -19,8 +20,8 @@
 local GROUPS = 16
 local kinds = {}
 
--- Each kind: load(limit) finds how things stand, fits(limit) whether one more
--- does, add(limit) charges one, keep(limit) writes it, until(limit, n) how long
+-- Each kind: load(limit) finds how things stand, left(limit) how many more fit,
+-- add(limit) charges one, sub(limit) takes it back, wait(limit, n) how long
 -- until less than n are charged, reset(limit) how long until none is.
 
 kinds.bucket = {
@@ -34,6 +35,10 @@ kinds.bucket = {
 	end,
 	add = function(l)
 		l.debt = math.min(l.deep, round(l.debt + l.size))
+		keep_debt(l.key, l.debt, l.size)
+	end,
+	sub = function(l)
+		l.debt = math.max(0, round(l.debt - l.size))
 		keep_debt(l.key, l.debt, l.size)
 	end,
 	wait = function(l, n)
@@ -50,6 +55,10 @@ kinds.quota = {
 		l.count = math.min(l.most, l.count + 1)
 		keep_period(l.key, l.count, l.ends)
 	end,
+	sub = function(l)
+		l.count = math.max(0, l.count - 1)
+		keep_period(l.key, l.count, l.ends)
+	end,
 	wait = function(l, n) return l.count < n and 0 or l.ends - now end,
 	reset = function(l) return l.count > 0 and l.ends - now or 0 end,
 }
@@ -60,7 +69,8 @@ kinds.fixed = {
 		local ends = (math.floor(now / l.size) + 1) * l.size
 		l.count, l.ends = period_of(l.key, ends, ends)
 	end,
-	left = kinds.quota.left, add = kinds.quota.add, wait = kinds.quota.wait, reset = kinds.quota.reset,
+	left = kinds.quota.left, add = kinds.quota.add, sub = kinds.quota.sub,
+	wait = kinds.quota.wait, reset = kinds.quota.reset,
 }
 
 kinds.log = {
@@ -82,6 +92,7 @@ kinds.log = {
 		redis.call('PEXPIRE', l.key, whole(math.ceil(l.size / 1000)))
 		l.count = math.min(l.most, l.count + 1)
 	end,
+	sub = function(l) l.count = l.count - redis.call('ZREM', l.key, ARGV[1]) end,
 	wait = function(l, n)
 		if l.count < n then
 			return 0
@@ -94,6 +105,15 @@ kinds.log = {
 		return at[2] and math.max(0, tonumber(at[2]) + l.size - now) or 0
 	end,
 }
+
+local function keep_groups(l)
+	local words = { whole(l.first) }
+	for _, g in ipairs(l.groups) do
+		words[#words + 1] = whole(g[1])
+		words[#words + 1] = whole(g[2])
+	end
+	write(l.key, table.concat(words, ' '), l.size)
+end
 
 kinds.counter = {
 	load = function(l)
@@ -118,12 +138,14 @@ kinds.counter = {
 			l.groups[#l.groups + 1] = { now, 1 }
 		end
 		l.count = l.count + 1
-		local words = { whole(l.first) }
-		for _, g in ipairs(l.groups) do
-			words[#words + 1] = whole(g[1])
-			words[#words + 1] = whole(g[2])
+		keep_groups(l)
+	end,
+	sub = function(l)
+		local last = l.groups[#l.groups]
+		if last and last[2] > 0 then
+			last[2], l.count = last[2] - 1, l.count - 1
+			keep_groups(l)
 		end
-		write(l.key, table.concat(words, ' '), l.size)
 	end,
 	wait = function(l, n)
 		local left, at = l.count, 0
@@ -161,7 +183,9 @@ end
 
 local replies = { whole(now), passes and 1 or 0 }
 for _, l in ipairs(limits) do
-	if passes and not l.refuses or l.always then
+	if ARGV[2] == 'refund' then
+		l.kind.sub(l)
+	elseif passes and not l.refuses or l.always then
 		l.kind.add(l)
 	end
 	replies[#replies + 1] = l.refuses and 1 or 0

@@ -58,6 +58,34 @@ const (
 	Exact              // by all hosts of a fleet, with a call a decision
 )
 
+// Outage says what a limit of a fleet does while the fleet is out of reach.
+type Outage uint8
+
+const (
+	Share  Outage = iota // the host goes on with its last share
+	Open                 // nothing is refused
+	Closed               // everything is
+)
+
+// Out returns l doing o while its fleet is out of reach.
+func (l Limit) Out(o Outage) Limit {
+	l.outage = o
+	return l
+}
+
+// Divided returns l for one of n hosts that share it without hearing of each
+// other, counted on this host: an n-th of the rate or limit, at least 1.
+func (l Limit) Divided(n int) Limit {
+	most := func(q int64) int64 { return max(1, q/int64(n)) }
+	l.scope, l.fleet = Host, nil
+	l.quota, l.most = most(l.quota), most(l.most)
+	if l.cost > 0 {
+		l.cost *= uint64(n)
+		l.burst, l.deep = uint64(l.quota)*l.cost, uint64(l.most)*l.cost
+	}
+	return l
+}
+
 // Shared returns l counted by the whole fleet f. Lines are kept for token
 // buckets and quotas; other algorithms, and what counts refused requests, can
 // only be Exact.
@@ -78,6 +106,12 @@ func (l *Limit) Algorithm() Algorithm { return l.algorithm }
 // Most returns how many requests may come at once after idleness, the soft
 // part included.
 func (l *Limit) Most() int64 { return l.most }
+
+// Counts reports whether l charges what is refused too.
+func (l *Limit) Counts() bool { return l.always }
+
+// Outage returns what l does while its fleet is out of reach.
+func (l *Limit) Outage() Outage { return l.outage }
 
 // Cost returns how long one request takes to be restored; 0 unless l is a
 // token bucket.

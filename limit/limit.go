@@ -41,6 +41,7 @@ type Limit struct {
 	calendar  *Calendar
 	scope     Scope
 	fleet     *Fleet // nil: counted on this host
+	outage    Outage
 }
 
 // NewRate returns a token bucket of amount requests per interval and burst

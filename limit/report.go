@@ -9,6 +9,7 @@ type Told struct {
 	Share    float64 // of the limit, lent to this host for a second
 	Wait     Ticks   // until one more fits; 0: it fits now
 	At       uint32  // when it decided, by its own clock in microseconds, the lower half
+	Word     string  // by which the charge can be given back; empty: there was none
 	Answer   Answer  // how the key stands, where the limit is Exact
 }
 
@@ -26,7 +27,12 @@ func Asking(charges []Charge) bool {
 // and reports whether it must be asked.
 func (c *Charge) consult(now Ticks, st state) bool {
 	c.Asks = false
-	switch {
+	if l := c.Limit; !c.Shared && l.outage != Share && c.Told == nil && (c.alone || l.fleet.Cut()) {
+		c.Down, c.alone, c.Refused = true, false, l.outage == Closed
+		c.Answer = Answer{Remaining: l.quota}
+		return false
+	}
+	switch c.Down = false; {
 	case c.Shared || c.Told == nil && c.Refused:
 	case c.Told != nil:
 		c.Refused = !c.Told.Admitted
@@ -48,11 +54,16 @@ func (c *Charge) consult(now Ticks, st state) bool {
 }
 
 // Alone decides charges that Take wanted the fleet to decide, which did not
-// answer in time: by this host's share of what is left as far as it knows. What
-// it admits is reported like the rest. None may be Exact.
+// answer in time: as each limit's Outage says, else by this host's share of what
+// is left as far as it knows. What it admits of Lines is reported like the rest;
+// what is Exact is counted here, as an n-th of the limit for n hosts.
 func (s *Store) Alone(now Ticks, charges []Charge) bool {
 	for i := range charges {
-		charges[i].alone = charges[i].Asks
+		c := &charges[i]
+		if c.alone = c.Asks; c.alone && c.Limit.scope == Exact && c.Limit.outage == Share {
+			part := c.Limit.Divided(c.Limit.fleet.Hosts())
+			c.Limit, c.alone = &part, false
+		}
 	}
 	return s.Take(now, charges)
 }

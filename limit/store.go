@@ -122,6 +122,7 @@ type Charge struct {
 	Shared  bool     // set by Take: there was no room, the account's shared bucket decided
 	Asks    bool     // set by Take: only the fleet can tell
 	Told    *Told    // what it said; nil: it was not asked
+	Down    bool     // set by Take: the fleet is out of reach, and the limit's Outage decided
 	alone   bool     // it does not answer
 	Answer  Answer   // set by Take: how the key stands afterwards
 }
@@ -214,7 +215,7 @@ func (s *Store) take(now Ticks, charges []Charge, may bool) bool {
 		taken := ok && may && !c.Refused || c.Limit.always && (may || !ok)
 		c.Asks = false
 		switch {
-		case c.Shared:
+		case c.Shared || c.Down:
 		case c.Told != nil:
 			s.shard(c.Key).hear(now, c)
 		case !taken:

@@ -1,6 +1,8 @@
 package credit
 
 import (
+	"math"
+
 	"github.com/headgate/headgate/limit"
 )
 
@@ -54,11 +56,11 @@ func NewReporter(now limit.Ticks, store *limit.Store, fleet *limit.Fleet, shards
 // Tick returns the batches to send at now. It is meant to be called each
 // Fleet.Tick, and may be more often.
 func (r *Reporter) Tick(now limit.Ticks) (send []*Batch) {
-	if !r.fleet.Cut() && r.waiting() && limit.Until(r.heard+cutAfter*limit.FromDuration(r.fleet.Tick()), now) == 0 {
-		r.fleet.SetCut(true)
+	if r.waiting() {
+		r.Silent(now)
 	}
 	if !r.fleet.Cut() {
-		r.collect(now)
+		r.collect(now, calmKeys)
 	}
 	for i := range r.lanes {
 		if q := r.lanes[i].queue; len(q) > 0 && !q[0].flying {
@@ -83,14 +85,14 @@ func (r *Reporter) waiting() bool {
 
 // collect makes batches of what there is to report, for lanes that are not
 // behind.
-func (r *Reporter) collect(now limit.Ticks) {
+func (r *Reporter) collect(now limit.Ticks, calm int) {
 	const behind = 4
 	for i := range r.lanes {
 		if len(r.lanes[i].queue) >= behind {
 			return
 		}
 	}
-	r.room = r.store.Reports(now, r.room[:0], calmKeys)
+	r.room = r.store.Reports(now, r.room[:0], calm)
 	for _, report := range r.room {
 		l := &r.lanes[r.shard(report.Key)]
 		n := len(l.queue)
@@ -122,6 +124,24 @@ func (r *Reporter) Answered(now limit.Ticks, b *Batch, told []limit.Told) {
 func (r *Reporter) Heard(now limit.Ticks) {
 	r.heard = now
 	r.fleet.SetCut(false)
+}
+
+// Silent says that the fleet is not within reach at now: when it has not been for
+// some ticks, this host goes on alone.
+func (r *Reporter) Silent(now limit.Ticks) {
+	if !r.fleet.Cut() && limit.Until(r.heard+cutAfter*limit.FromDuration(r.fleet.Tick()), now) == 0 {
+		r.fleet.SetCut(true)
+	}
+}
+
+// Last returns all that is left to be sent when this host stops, in the order in
+// which it must be sent.
+func (r *Reporter) Last(now limit.Ticks) (send []*Batch) {
+	r.collect(now, math.MaxInt)
+	for i := range r.lanes {
+		send = append(send, r.lanes[i].queue...)
+	}
+	return send
 }
 
 // Failed says that b was not answered: it is sent again with the next Tick. It
