@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,9 +27,14 @@ type question struct {
 	word string
 	pass bool
 	err  error
-	gone atomic.Bool // nobody waits for it any more
+	end  atomic.Int32 // answered or gone, whichever was first
 	done chan struct{}
 }
+
+const (
+	answered = 1 + iota
+	gone     // nobody waits for it any more
+)
 
 // Decide decides a request of which limit.Store.Take said that only the fleet
 // can: it asks Redis, waits for its answer no longer than the deadline, and takes
@@ -144,8 +150,7 @@ func (m *Member) put(q *question, deadline *time.Timer) bool {
 		return q.err == nil
 	case <-deadline.C:
 		deadline.Reset(0)
-		q.gone.Store(true)
-		return false
+		return !q.end.CompareAndSwap(0, gone) && q.err == nil
 	}
 }
 
@@ -229,7 +234,7 @@ func (m *Member) carry(ctx context.Context, round []*question) {
 	defer cancel()
 	live := round[:0]
 	for _, q := range round {
-		if !q.gone.Load() {
+		if q.end.Load() != gone {
 			live = append(live, q)
 		}
 	}
@@ -251,9 +256,24 @@ func (m *Member) carry(ctx context.Context, round []*question) {
 		}
 		if err != nil {
 			m.Counts.Failures.Add(1)
+			m.fault.Store(&err)
 		}
 		q.hear(reply, err)
+		if !q.end.CompareAndSwap(0, answered) && q.err == nil && q.pass {
+			m.takeBack(q)
+		}
 		close(q.done)
+	}
+}
+
+// takeBack gives back what Redis charged for an answer that came too late: it was
+// decided, and will be reported, without it.
+func (m *Member) takeBack(q *question) {
+	back := &question{keys: q.keys, args: slices.Clone(q.args), told: make([]limit.Told, len(q.told)), done: make(chan struct{})}
+	back.args[1] = "refund"
+	select {
+	case m.asks <- back:
+	default:
 	}
 }
 

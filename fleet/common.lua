@@ -33,19 +33,6 @@ local function write(key, value, life)
 	redis.call('SET', key, value, 'PX', whole(math.max(1, math.ceil(life / 1000))))
 end
 
--- bucket reads a token bucket and returns its debt.
-local function debt_of(key, cost, deep)
-	local kept = read(key)
-	local debt = math.max(0, (kept[1] or 0) - now)
-	if kept[2] and kept[2] > 0 and kept[2] ~= cost then
-		debt = debt * cost / kept[2]
-	end
-	if debt > MOST_DEBT * deep + 10 * LEASE then
-		debt = deep
-	end
-	return round(debt)
-end
-
 local function keep_debt(key, debt, cost)
 	if debt > 0 then
 		write(key, whole(now + debt) .. ' ' .. string.format('%.17g', cost), debt)
@@ -54,7 +41,22 @@ local function keep_debt(key, debt, cost)
 	end
 end
 
--- period reads a counter of periods and returns what is counted in the present
+-- debt_of reads a token bucket. More than any fleet can have spent between two
+-- reports is no debt but a fault: it is put right, and the key is served again.
+local function debt_of(key, cost, deep)
+	local kept = read(key)
+	local debt = math.max(0, (kept[1] or 0) - now)
+	if kept[2] and kept[2] > 0 and kept[2] ~= cost then
+		debt = debt * cost / kept[2]
+	end
+	if debt > MOST_DEBT * deep + 10 * LEASE then
+		debt = deep
+		keep_debt(key, debt, cost)
+	end
+	return round(debt)
+end
+
+-- period_of reads a counter of periods and returns what is counted in the present
 -- one, and its end. A kept end stands while it lies ahead; one that no caller
 -- could have given is a fault.
 local function period_of(key, stop, following)

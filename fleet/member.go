@@ -41,7 +41,8 @@ type Member struct {
 	reporter *credit.Reporter
 	done     chan flight
 	asks     chan *question
-	words    atomic.Uint64 // makes the words of decisions
+	words    atomic.Uint64         // makes the words of decisions
+	fault    atomic.Pointer[error] // of the last call that failed
 
 	mu     sync.Mutex
 	state  State
@@ -144,9 +145,9 @@ func (m *Member) loop(ctx context.Context) error {
 			beats.Reset(m.after(err))
 		case f := <-m.done:
 			m.land(f)
-			m.report(ctx)
+			m.report(ctx, m.reporter.Due(m.clock()))
 		case <-tick.C:
-			m.report(ctx)
+			m.report(ctx, m.reporter.Tick(m.clock()))
 		}
 	}
 }
@@ -209,10 +210,21 @@ func (m *Member) heard() {
 // lost says that Redis does not.
 func (m *Member) lost(err error) {
 	m.Counts.Failures.Add(1)
+	m.fault.Store(&err)
 	m.reporter.Silent(m.clock())
-	if m.facts.Cut() {
-		m.turn(false, Why(err))
+	m.despair()
+}
+
+// despair notes that this host goes on alone, if it does.
+func (m *Member) despair() {
+	if !m.facts.Cut() {
+		return
 	}
+	why := "no answer"
+	if err := m.fault.Load(); err != nil {
+		why = Why(*err)
+	}
+	m.turn(false, why)
 }
 
 // turn notes and logs a change of state.

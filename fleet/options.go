@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +60,14 @@ const (
 	connections = 8 // that a host opens to a Redis node at most
 )
 
+// quiet keeps the library from writing to standard error: what matters is in the
+// errors that it returns.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+var silence = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
+
 // Client returns a client of the Redis that o names. It connects when it is
 // used, gives up a call after patience, and does not try again by itself.
 func (o *Options) Client() (redis.UniversalClient, error) {
@@ -67,6 +77,7 @@ func (o *Options) Client() (redis.UniversalClient, error) {
 	if o.Sentinel != "" && o.Cluster {
 		return nil, errors.New("Redis is watched by sentinels or is a cluster, not both: leave one of fleet.redis.sentinel and fleet.redis.cluster out")
 	}
+	silence()
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: o.Addresses, MasterName: o.Sentinel, IsClusterMode: o.Cluster,
 		CredentialsProvider: func() (string, string) { return o.User, o.Password.get() },

@@ -16,13 +16,10 @@ type flight struct {
 	err   error
 }
 
-// report sends what is due. A lane has one batch on its way at most, so this
-// starts no more goroutines than there are shards.
-func (m *Member) report(ctx context.Context) {
-	batches := m.reporter.Tick(m.clock())
-	if m.facts.Cut() && m.State().Up {
-		m.turn(false, "no answer")
-	}
+// report sends batches. A lane has one on its way at most, so this starts no
+// more goroutines than there are shards.
+func (m *Member) report(ctx context.Context, batches []*credit.Batch) {
+	m.despair()
 	for _, b := range batches {
 		if m.facts.Cut() {
 			m.reporter.Failed(b) // the beat finds out when Redis is back

@@ -18,10 +18,14 @@ var (
 	//go:embed hosts.lua
 	hostsText string
 
-	debit  = redis.NewScript(common + debitText)
-	decide = redis.NewScript(common + decideText)
-	hosts  = redis.NewScript(common + hostsText)
+	debit  = redis.NewScript(head + common + debitText)
+	decide = redis.NewScript(head + common + decideText)
+	hosts  = redis.NewScript(head + common + hostsText)
 )
+
+// head makes Redis (7.0 and later) look at the script as a whole: where it has
+// no memory to write, or is a replica, it runs nothing instead of a part.
+const head = "#!lua\n"
 
 // numbers reads a script's reply: integers, and numbers as text.
 type numbers struct {

@@ -134,7 +134,7 @@ func (k *account) bucket(now int64, c *Call, r *Reply) {
 	if debt > mostDebt*deep+Lease*10 {
 		debt = deep
 	}
-	debt = math.Round(debt + float64(c.Spent)*cost)
+	debt = math.Round(math.Round(debt) + float64(c.Spent)*cost)
 	if r.Admitted = c.Ask && math.Round(debt+cost) <= deep; r.Admitted {
 		debt = math.Round(debt + cost)
 	}

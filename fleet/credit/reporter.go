@@ -53,8 +53,8 @@ func NewReporter(now limit.Ticks, store *limit.Store, fleet *limit.Fleet, shards
 	return &Reporter{store: store, fleet: fleet, shard: shard, lanes: make([]lane, shards), heard: now}
 }
 
-// Tick returns the batches to send at now. It is meant to be called each
-// Fleet.Tick, and may be more often.
+// Tick makes batches of what there is to report and returns those to send at
+// now. It is meant to be called each Fleet.Tick.
 func (r *Reporter) Tick(now limit.Ticks) (send []*Batch) {
 	if r.waiting() {
 		r.Silent(now)
@@ -62,14 +62,21 @@ func (r *Reporter) Tick(now limit.Ticks) (send []*Batch) {
 	if !r.fleet.Cut() {
 		r.collect(now, calmKeys)
 	}
+	send = r.Due(now)
+	if !r.waiting() {
+		r.heard = now
+	}
+	return send
+}
+
+// Due returns the batches that may be sent at now, of those that earlier Ticks
+// made: after an answer, the next for the same shard.
+func (r *Reporter) Due(now limit.Ticks) (send []*Batch) {
 	for i := range r.lanes {
 		if q := r.lanes[i].queue; len(q) > 0 && !q[0].flying {
 			q[0].flying, q[0].sent = true, now
 			send = append(send, q[0])
 		}
-	}
-	if !r.waiting() {
-		r.heard = now
 	}
 	return send
 }
@@ -107,7 +114,7 @@ func (r *Reporter) collect(now limit.Ticks, calm int) {
 }
 
 // Answered takes up the answers to b, one for each report, that came at now. The
-// next batch for the shard is then due with the next Tick.
+// next batch for the shard is then Due.
 func (r *Reporter) Answered(now limit.Ticks, b *Batch, told []limit.Told) {
 	l := &r.lanes[b.Shard]
 	if len(l.queue) == 0 || l.queue[0] != b || !b.flying {

@@ -288,7 +288,9 @@ func (h *host) send(b *credit.Batch) {
 				told[i] = tell(r)
 			}
 			h.reporter.Answered(h.clock(), b, told)
-			h.report()
+			for _, b := range h.reporter.Due(h.clock()) {
+				h.send(b)
+			}
 		})
 	})
 	w.at(w.now+patience, func() {
