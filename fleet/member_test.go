@@ -172,17 +172,17 @@ func TestAnyHostMayHaveItAll(t *testing.T) {
 	t.Parallel()
 	hosts := fleetOf(t, redisrig.Start(t).Addr, 3)
 	r := newRule(t, hosts, "a", rate(t, 500, time.Second, 500), limit.Lines, limit.Share)
-	if passed := r.offer(hosts[:1], "low", 400, 3*time.Second); passed < 400*3-1 {
-		t.Errorf("%d of %d passed at 80 %%", passed, 400*3)
+	if passed := r.offer(hosts[:1], "low", 400, 2*time.Second); passed < 400*2-1 {
+		t.Errorf("%d of %d passed at 80 %%", passed, 400*2)
 	}
 	r.offer(hosts[:1], "k", 1500, 2*time.Second) // the burst
 	for _, on := range [][]*host{hosts[:1], hosts, hosts[:2]} {
 		if len(on) == 2 {
 			hosts[2].stop()
 		}
-		r.offer(on, "k", 1500, 2*time.Second) // to settle
+		r.offer(on, "k", 1500, 1500*time.Millisecond) // to settle
 		begin := time.Now()
-		passed := r.offer(on, "k", 1500, 3*time.Second)
+		passed := r.offer(on, "k", 1500, 2*time.Second)
 		ideal := 500 * time.Since(begin).Seconds()
 		if got := float64(passed) / ideal; got < 0.95 || got > 1.05 {
 			t.Errorf("on %d hosts %d passed, %.2f of the limit", len(on), passed, got)
@@ -257,8 +257,8 @@ func TestOutages(t *testing.T) {
 			exact := newRule(t, hosts, "e", rate(t, 100, time.Second, 100), limit.Exact, limit.Share)
 			open := newRule(t, hosts, "o", rate(t, 1, time.Hour, 1), limit.Exact, limit.Open)
 			closed := newRule(t, hosts, "c", rate(t, 1000, time.Second, 1000), limit.Lines, limit.Closed)
-			r.offer(hosts, "k", 400, time.Second)
-			exact.offer(hosts, "k", 400, time.Second)
+			r.offer(hosts, "k", 400, time.Second/2)
+			exact.offer(hosts, "k", 400, time.Second/2)
 			before := runtime.NumGoroutine()
 			c.out(s)
 			for _, h := range hosts {
