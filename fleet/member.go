@@ -69,8 +69,8 @@ type State struct {
 }
 
 // Join makes this host a member of its fleet. store keeps what it counts, on
-// clock, and makes its keys with the fleet's secret from now on. Nothing is sent
-// before Run.
+// clock, and makes its keys with the fleet's secret: it must be new. Nothing is
+// sent before Run.
 func Join(o Options, store *limit.Store, clock func() limit.Ticks, log *slog.Logger) (*Member, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -109,14 +109,14 @@ func newRule(t *testing.T, hosts []*host, name string, l limit.Limit, scope limi
 		}
 		shared = shared.Out(out)
 		r.limits[h] = &shared
-		r.accs[h] = h.store.Account(h.store.RuleKey(&shared, []byte(name)), shared, 0)
+		r.accs[h] = h.store.Account(h.store.Key([]byte(name)), shared, 0)
 	}
 	return r
 }
 
 // take asks for one request of key at h.
 func (r *rule) take(h *host, key string) (bool, limit.Charge) {
-	c := []limit.Charge{{Limit: r.limits[h], Account: r.accs[h], Key: r.accs[h].Key([]byte(r.name + "/" + key))}}
+	c := []limit.Charge{{Limit: r.limits[h], Account: r.accs[h], Key: r.accs[h].Key(h.store.Key([]byte(key)))}}
 	ok := h.store.Take(h.clock(), c)
 	if !ok && limit.Asking(c) {
 		ok = h.Decide(c)
