@@ -388,10 +388,10 @@ type HTTPStatus struct {
 	Fresh        bool                `json:"fresh"`           // it answered just now; else the counts are the last known
 	Listeners    []Listener          `json:"listeners"`
 	Certificates []CertificateStatus `json:"certificates,omitempty"`
-	Answers      map[string]uint64   `json:"answers,omitempty"` // requests by status code
-	Resets       uint64              `json:"connections_reset"` // because their client held as many as it may
-	LostLines    uint64              `json:"lost_log_lines"`    // of the access log: the disk was full or slow
-	Faults       uint64              `json:"faults"`            // requests that met a fault of the gate itself
+	Answers      map[string]uint64   `json:"answers,omitempty"`           // requests by status code
+	Ended        map[string]uint64   `json:"connections_ended,omitempty"` // without an answer, by reason
+	LostLines    uint64              `json:"lost_log_lines"`              // of the access log: the disk was full or slow
+	Faults       uint64              `json:"faults"`                      // requests that met a fault of the gate itself
 	Buckets      limit.Stats         `json:"buckets"`
 }
 

@@ -60,15 +60,15 @@ type orderedDoor struct {
 
 // answer comes up from the child, one for each order.
 type answer struct {
-	ID      uint64                 `json:"id"`
-	Error   string                 `json:"error,omitempty"`
-	Mended  *l7.Mended             `json:"mended,omitempty"`
-	Rules   map[string]l7.Counters `json:"rules,omitempty"`
-	Answers map[int]uint64         `json:"answers,omitempty"` // by status code
-	Resets  uint64                 `json:"resets,omitempty"`  // connections over their client's bound
-	Faults  uint64                 `json:"faults,omitempty"`  // requests that met a fault of the gate
-	Lost    uint64                 `json:"lost,omitempty"`    // lines of the access log
-	Buckets limit.Stats            `json:"buckets"`
+	ID      uint64                  `json:"id"`
+	Error   string                  `json:"error,omitempty"`
+	Mended  *l7.Mended              `json:"mended,omitempty"`
+	Rules   map[string]l7.Counters  `json:"rules,omitempty"`
+	Answers map[int]uint64          `json:"answers,omitempty"` // by status code
+	Ended   map[l7.EndReason]uint64 `json:"ended,omitempty"`   // connections, without an answer
+	Faults  uint64                  `json:"faults,omitempty"`  // requests that met a fault of the gate
+	Lost    uint64                  `json:"lost,omitempty"`    // lines of the access log
+	Buckets limit.Stats             `json:"buckets"`
 }
 
 // httpChild is the HTTP gate's process: it parses what strangers send, so it
@@ -174,7 +174,7 @@ func (c *httpChild) obey() error {
 				a.Error = err.Error()
 			}
 		case orderCount:
-			a.Rules, a.Answers, a.Resets, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.RefusedConnections(), c.gate.Panics()
+			a.Rules, a.Answers, a.Ended, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.EndedConnections(), c.gate.Panics()
 			a.Buckets, a.Lost = c.gate.Buckets(), c.gate.LostLines()
 		case orderMend:
 			if done, err := c.gate.Mend(*o.Mend); err != nil {

@@ -12,18 +12,19 @@ import (
 // httpCounts adds the counters of the child that runs to those of the ones
 // that died, so that none ever falls.
 type httpCounts struct {
-	dead, live   map[string]l7.Counters // by rule
-	deadA, liveA map[int]uint64         // by status code
-	deadR, liveR uint64                 // connections reset
-	deadF, liveF uint64                 // faults
-	deadL, liveL uint64                 // lines of the access log that were lost
-	deadB, liveB limit.Stats            // of the dead only what never falls
+	dead, live   map[string]l7.Counters  // by rule
+	deadA, liveA map[int]uint64          // by status code
+	deadE, liveE map[l7.EndReason]uint64 // connections ended without an answer
+	deadF, liveF uint64                  // faults
+	deadL, liveL uint64                  // lines of the access log that were lost
+	deadB, liveB limit.Stats             // of the dead only what never falls
 }
 
 func newHTTPCounts() httpCounts {
 	return httpCounts{
 		dead: map[string]l7.Counters{}, live: map[string]l7.Counters{},
 		deadA: map[int]uint64{}, liveA: map[int]uint64{},
+		deadE: map[l7.EndReason]uint64{}, liveE: map[l7.EndReason]uint64{},
 	}
 }
 
@@ -35,7 +36,10 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 			c.live[r.Name] = atLeast(c.live[r.Name], n)
 		}
 	}
-	c.liveR, c.liveF = max(c.liveR, a.Resets), max(c.liveF, a.Faults)
+	c.liveF = max(c.liveF, a.Faults)
+	for _, reason := range l7.EndReasons {
+		c.liveE[reason] = max(c.liveE[reason], a.Ended[reason])
+	}
 	c.liveL = max(c.liveL, a.Lost)
 	b := a.Buckets
 	b.Evicted, b.Overflowed = max(c.liveB.Evicted, b.Evicted), max(c.liveB.Overflowed, b.Overflowed)
@@ -51,7 +55,7 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 func (c *httpCounts) bank() {
 	c.dead, c.deadA = c.total()
 	c.live, c.liveA = map[string]l7.Counters{}, map[int]uint64{}
-	c.deadR, c.liveR = c.resets(), 0
+	c.deadE, c.liveE = c.ended(), map[l7.EndReason]uint64{}
 	c.deadF, c.liveF = c.faults(), 0
 	c.deadL, c.liveL = c.lost(), 0
 	all := c.buckets()
@@ -93,9 +97,26 @@ func (c *httpCounts) total() (map[string]l7.Counters, map[int]uint64) {
 	return rules, codes
 }
 
-func (c *httpCounts) resets() uint64 { return c.deadR + c.liveR }
+func (c *httpCounts) ended() map[l7.EndReason]uint64 {
+	all := make(map[l7.EndReason]uint64, len(l7.EndReasons))
+	for _, reason := range l7.EndReasons {
+		all[reason] = c.deadE[reason] + c.liveE[reason]
+	}
+	return all
+}
 
 func (c *httpCounts) lost() uint64 { return c.deadL + c.liveL }
+
+// endedByName is ended as people see it: what never happened is left out.
+func (c *httpCounts) endedByName() map[string]uint64 {
+	all := map[string]uint64{}
+	for reason, n := range c.ended() {
+		if n > 0 {
+			all[string(reason)] = n
+		}
+	}
+	return all
+}
 
 func (c *httpCounts) faults() uint64 { return c.deadF + c.liveF }
 

@@ -405,7 +405,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 	if h.child != nil {
 		st.Up, st.PID, st.User = true, h.child.proc.pid, h.acc.name
 	}
-	st.Resets, st.Faults, st.LostLines = h.counts.resets(), h.counts.faults(), h.counts.lost()
+	st.Ended, st.Faults, st.LostLines = h.counts.endedByName(), h.counts.faults(), h.counts.lost()
 	st.Buckets = h.counts.buckets()
 	rules, codes := h.counts.total()
 	if len(codes) > 0 {

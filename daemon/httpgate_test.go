@@ -353,7 +353,7 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 		c.take(answer{
 			Rules:   map[string]l7.Counters{"a": {Passed: passed, Refused: refused}, "invented": {Passed: 9}},
 			Answers: map[int]uint64{200: passed, 12345: 1},
-			Resets:  refused, Faults: refused,
+			Ended:   map[l7.EndReason]uint64{l7.EndHeld: refused, "invented": 9}, Faults: refused,
 			Buckets: limit.Stats{Keys: 7, Evicted: passed, Overflowed: refused},
 		}, rules)
 	}
@@ -368,8 +368,8 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 	if len(got) != 1 || len(codes) != 1 || codes[200] != 15 {
 		t.Errorf("%v, %v", got, codes)
 	}
-	if n, f := c.resets(), c.faults(); n != 2 || f != 2 {
-		t.Errorf("%d connections reset and %d faults, want 2 each", n, f)
+	if n, f := c.endedByName(), c.faults(); len(n) != 1 || n["held"] != 2 || f != 2 {
+		t.Errorf("%v connections reset and %d faults, want 2 each", n, f)
 	}
 	if b := c.buckets(); b != (limit.Stats{Keys: 7, Evicted: 15, Overflowed: 2}) {
 		t.Errorf("buckets %+v, want those of the child that runs, and evictions and overflows of both", b)

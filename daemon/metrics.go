@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headgate/headgate/l7"
 )
 
 // collector turns one snapshot into metrics. Labels are rules, reasons and
@@ -65,7 +67,7 @@ var described = []struct {
 	{"headgate_http_keys_bytes", "Memory that they take.", nil},
 	{"headgate_http_evicted_keys_total", "Bucket keys in use that gave way to others.", nil},
 	{"headgate_http_overflowed_requests_total", "Charges to a rule's shared bucket because its key found no room.", nil},
-	{"headgate_http_reset_connections_total", "Connections reset because their client held http.connections_per_client already.", nil},
+	{"headgate_http_ended_connections_total", "Connections ended without an answer, by reason.", []string{"reason"}},
 	{"headgate_http_faults_total", "Requests that met a fault of the HTTP gate itself.", nil},
 	{"headgate_http_access_log_lost_lines_total", "Lines of the access log that were not written: the disk was full or slow.", nil},
 }
@@ -104,7 +106,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge("headgate_allows", float64(st.Allows))
 	gauge("headgate_http_up", oneIf(st.HTTP.Up))
 	count("headgate_http_restarts_total", st.HTTP.Restarts)
-	count("headgate_http_reset_connections_total", st.HTTP.Resets)
+	for _, reason := range l7.EndReasons {
+		count("headgate_http_ended_connections_total", st.HTTP.Ended[string(reason)], string(reason))
+	}
 	count("headgate_http_faults_total", st.HTTP.Faults)
 	count("headgate_http_access_log_lost_lines_total", st.HTTP.LostLines)
 	gauge("headgate_http_keys", float64(st.HTTP.Buckets.Keys))

@@ -3,7 +3,6 @@ package l7
 import (
 	"net"
 	"sync"
-	"sync/atomic"
 )
 
 // defaultConnections is how many connections one client may hold at a time. A
@@ -13,8 +12,6 @@ const defaultConnections = 256
 // connections counts the open connections of each client. A client is a socket's
 // peer here, by the same prefix as in bucket keys: no header was read yet.
 type connections struct {
-	refused atomic.Uint64
-
 	mu   sync.Mutex
 	held map[[17]byte]int
 }
@@ -28,7 +25,6 @@ func (c *connections) take(client [17]byte, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held[client] >= most {
-		c.refused.Add(1)
 		return false
 	}
 	c.held[client]++
@@ -64,24 +60,31 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if !ok {
 			return conn, nil
 		}
+		steady := &steadyConn{TCPConn: tcp, gate: l.gate}
 		if l.proxied {
-			if conn, ok := l.gate.proxied(tcp); ok {
+			steady.begun = true
+			if conn, ok := l.gate.proxied(steady); ok {
 				return conn, nil
 			}
-			tcp.SetLinger(0)
-			tcp.Close()
-			continue
-		}
-		client, most := l.gate.bounds(tcp.RemoteAddr())
-		if most == 0 {
+		} else if conn, ok := l.gate.admit(steady); ok {
 			return conn, nil
-		}
-		if l.gate.connections.take(client, most) {
-			return &boundedConn{TCPConn: tcp, done: sync.OnceFunc(func() { l.gate.connections.release(client) })}, nil
 		}
 		tcp.SetLinger(0)
 		tcp.Close()
 	}
+}
+
+// admit counts a connection as its client's, if it may hold one more.
+func (g *Gate) admit(c *steadyConn) (net.Conn, bool) {
+	client, most := g.bounds(c.RemoteAddr())
+	if most == 0 {
+		return c, true
+	}
+	if !g.connections.take(client, most) {
+		g.end(EndHeld, peerAddr(c.RemoteAddr()))
+		return nil, false
+	}
+	return &boundedConn{c, sync.OnceFunc(func() { g.connections.release(client) })}, true
 }
 
 // bounds returns the client that a connection of remote belongs to, and how many
@@ -97,11 +100,11 @@ func (g *Gate) bounds(remote net.Addr) (client [17]byte, most int) {
 // boundedConn is a connection that counts until it is closed, by whomever: an
 // upgraded one leaves the server and counts on.
 type boundedConn struct {
-	*net.TCPConn
+	*steadyConn
 	done func()
 }
 
 func (c *boundedConn) Close() error {
 	defer c.done()
-	return c.TCPConn.Close()
+	return c.steadyConn.Close()
 }

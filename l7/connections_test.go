@@ -53,7 +53,7 @@ func TestConnectionsPerClient(t *testing.T) {
 	if _, ok := r.opens("127.0.0.5"); !ok {
 		t.Error("another client was refused")
 	}
-	want(t, "refused", r.gate.RefusedConnections(), 4)
+	want(t, "refused", r.gate.EndedConnections()[EndHeld], 4)
 
 	// A place is free once the server has seen the end of a connection.
 	first.Close()

@@ -2,9 +2,11 @@ package l7
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -22,8 +24,7 @@ const proxyBuffer = 4 << 10
 // connection is closed and ends before its first byte: nothing of it is ever
 // taken for a request, and nothing is answered.
 type proxiedConn struct {
-	*net.TCPConn
-	gate *Gate
+	*steadyConn
 
 	open sync.Once
 	in   *bufio.Reader // nil: closed unread
@@ -35,22 +36,32 @@ type proxiedConn struct {
 }
 
 // proxied makes a proxiedConn of tcp, unless its peer is no declared proxy.
-func (g *Gate) proxied(tcp *net.TCPConn) (net.Conn, bool) {
-	peer := peerAddr(tcp.RemoteAddr())
+func (g *Gate) proxied(c *steadyConn) (net.Conn, bool) {
+	peer := peerAddr(c.RemoteAddr())
 	if !contains(g.policy.Load().proxies, peer) {
-		g.warnStranger(peer)
+		g.end(EndUndeclared, peer)
 		return nil, false
 	}
-	return &proxiedConn{TCPConn: tcp, gate: g, peer: tcp.RemoteAddr()}, true
+	return &proxiedConn{steadyConn: c, peer: c.RemoteAddr()}, true
 }
 
 // begin reads the header, once.
 func (c *proxiedConn) begin() {
 	c.open.Do(func() {
-		in := bufio.NewReaderSize(c.TCPConn, proxyBuffer)
+		from := &noted{Reader: c.TCPConn}
+		in := bufio.NewReaderSize(from, proxyBuffer)
 		c.TCPConn.SetReadDeadline(time.Now().Add(c.gate.proxyTime))
 		h, err := proxyproto.Read(in)
-		if err != nil || !c.take(h) {
+		switch {
+		case err != nil && in.Buffered() == 0 && from.err == io.EOF:
+			// Balancers look in this way whether somebody listens: no fault.
+		case err != nil:
+			c.gate.end(reasonOf(err, from.err), peerAddr(c.peer))
+		case !c.take(h):
+			c.gate.end(EndHeld, peerAddr(c.peer))
+			err = errHeld
+		}
+		if err != nil {
 			c.TCPConn.SetLinger(0)
 			c.Close()
 			return
@@ -58,6 +69,31 @@ func (c *proxiedConn) begin() {
 		c.TCPConn.SetReadDeadline(time.Time{})
 		c.in = in
 	})
+}
+
+var errHeld = errors.New("the client holds as many connections as it may")
+
+// noted keeps how reading failed, which the library tells in its own words.
+type noted struct {
+	io.Reader
+	err error
+}
+
+func (n *noted) Read(b []byte) (got int, err error) {
+	got, n.err = n.Reader.Read(b)
+	return got, n.err
+}
+
+// reasonOf tells why a header could not be read, from what the library says and
+// how the connection failed.
+func reasonOf(err, read error) EndReason {
+	switch {
+	case errors.Is(read, os.ErrDeadlineExceeded):
+		return EndLate
+	case errors.Is(err, proxyproto.ErrNoProxyProtocol):
+		return EndMissing
+	}
+	return EndMalformed
 }
 
 // take puts the header's source in the peer's place and counts the connection
@@ -116,7 +152,7 @@ func (c *proxiedConn) Close() error {
 	if release != nil {
 		release()
 	}
-	return c.TCPConn.Close()
+	return c.steadyConn.Close()
 }
 
 // peerAddr is peerOf for a socket's address.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/headgate/headgate/config"
 )
 
@@ -121,28 +123,69 @@ func TestProxyProtocolRefused(t *testing.T) {
 	t.Parallel()
 	r := newProxiedRig(t, nil, func(g *Gate) { g.proxyTime = 50 * time.Millisecond })
 	const get = "GET / HTTP/1.1\r\nHost: app.example\r\n\r\n"
-	for _, c := range []struct{ name, bytes string }{
-		{"missing", get},
-		{"late", ""},
-		{"half of version 1", "PROXY TCP4 203.0.113.1"},
-		{"half of version 2", v2(1, "203.0.113.1", "")[:20]},
-		{"no address", "PROXY TCP4 example 192.0.2.80 1 80\r\n" + get},
-		{"of the other family", "PROXY TCP4 2001:db8::1 2001:db8::2 1 80\r\n" + get},
-		{"in lower case", "proxy TCP4 203.0.113.1 192.0.2.80 1 80\r\n" + get},
-		{"without CR", "PROXY TCP4 203.0.113.1 192.0.2.80 1 80\n" + get},
-		{"endless", "PROXY " + strings.Repeat("x", 5000)},
-		{"of a version to come", strings.Replace(v2(1, "203.0.113.1", ""), "\x21\x11", "\x31\x11", 1) + get},
+	all := map[EndReason]uint64{EndUndeclared: 2, EndHeld: 0, EndResets: 0, EndUnexpected: 0}
+	for _, c := range []struct {
+		name, bytes string
+		reason      EndReason
+	}{
+		{"missing", get, EndMissing},
+		{"late", "", EndLate},
+		{"half of version 1", "PROXY TCP4 203.0.113.1", EndMalformed},
+		{"half of version 2", v2(1, "203.0.113.1", "")[:20], EndLate},
+		{"no address", "PROXY TCP4 example 192.0.2.80 1 80\r\n" + get, EndMalformed},
+		{"of the other family", "PROXY TCP4 2001:db8::1 2001:db8::2 1 80\r\n" + get, EndMalformed},
+		{"in lower case", "proxy TCP4 203.0.113.1 192.0.2.80 1 80\r\n" + get, EndMissing},
+		{"without CR", "PROXY TCP4 203.0.113.1 192.0.2.80 1 80\n" + get, EndMalformed},
+		{"endless", "PROXY " + strings.Repeat("x", 5000), EndMalformed},
+		{"of a version to come", strings.Replace(v2(1, "203.0.113.1", ""), "\x21\x11", "\x31\x11", 1) + get, EndMalformed},
 	} {
 		closedUnread(t, c.name, r.proxied(c.bytes).conn)
+		all[c.reason]++
 	}
+	// A balancer that looks whether somebody listens does nothing wrong.
+	probe := r.client("127.0.0.2")
+	probe.conn.(*net.TCPConn).CloseWrite()
+	closedUnread(t, "probe", probe.conn)
 	for range 2 {
-		stranger := r.client("127.0.0.3")
-		io.WriteString(stranger.conn, v1("203.0.113.1")+get)
-		closedUnread(t, "undeclared peer", stranger.conn)
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}
+		stranger, err := d.Dial("tcp", r.addr)
+		if err != nil {
+			continue // it was reset before it was told that it is there
+		}
+		defer stranger.Close()
+		stranger.SetDeadline(time.Now().Add(30 * time.Second))
+		io.WriteString(stranger, v1("203.0.113.1")+get)
+		closedUnread(t, "undeclared peer", stranger)
 	}
-	want(t, "warnings", strings.Count(r.logs.String(), "proxy_protocol"), 1)
+	if diff := cmp.Diff(all, r.gate.EndedConnections()); diff != "" {
+		t.Error(diff)
+	}
+	for _, reason := range []EndReason{EndUndeclared, EndMissing, EndLate, EndMalformed} {
+		want(t, "lines logged of "+string(reason), strings.Count(r.logs.String(), "reason="+string(reason)), 1)
+	}
+	r.pass(warnEvery)
+	closedUnread(t, "a minute later", r.proxied(get).conn)
+	want(t, "lines logged a minute later", strings.Count(r.logs.String(), "reason="+string(EndMissing)), 2)
 	want(t, "a good one", r.proxied(v1("203.0.113.1")).get().status, 200)
 	want(t, "requests relayed", len(r.seen), 1)
+}
+
+// RC-039 (a): what a proxy of one's own says in vain is told, with the cure.
+func TestProxyProtocolUnexpected(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Policy{Rules: []config.Rule{ruleOf(t, "all", "client", "5/1m")}})
+	const get = "GET / HTTP/1.1\r\nHost: app.example\r\n\r\n"
+	for range 3 {
+		for _, header := range []string{v1("203.0.113.1"), v2(1, "203.0.113.1", ""), v2(0, "203.0.113.1", "")} {
+			closedUnread(t, "unexpected", r.proxied(header+get).conn)
+		}
+	}
+	want(t, "ended", r.gate.EndedConnections()[EndUnexpected], 9)
+	want(t, "lines logged", strings.Count(r.logs.String(), "set proxy_protocol on the listener"), 1)
+	want(t, "a PUT is none", r.client("127.0.0.3").do("PUT", "/").status, 200)
+	r.client("127.0.0.3").get(xff("192.0.2.1"))
+	r.client("127.0.0.3").get("Forwarded: for=192.0.2.1")
+	want(t, "lines logged of headers", strings.Count(r.logs.String(), "forwarding headers arrive from an undeclared peer"), 1)
 }
 
 // One that is silent keeps nobody waiting.
@@ -167,7 +210,7 @@ func TestProxyProtocolBounds(t *testing.T) {
 	want(t, "second", second.get().status, 200)
 	closedUnread(t, "third", r.proxied(v1("203.0.113.1")).conn)
 	want(t, "of another client", r.proxied(v1("203.0.113.2")).get().status, 200)
-	want(t, "refused connections", r.gate.RefusedConnections(), 1)
+	want(t, "refused connections", r.gate.EndedConnections()[EndHeld], 1)
 
 	first.conn.Close()
 	for began := time.Now(); ; {

@@ -30,7 +30,7 @@ const (
 	maxStreams    = 128              // of one HTTP/2 connection at a time
 	pingAfter     = 30 * time.Second // without a frame, on HTTP/2
 	pingTimeout   = 15 * time.Second
-	deafTime      = time.Minute // a client that takes nothing of what it is sent, on HTTP/2
+	deafTime      = time.Minute // a client that takes nothing of what it is sent
 )
 
 // Gate is the HTTP gate. Its methods may be called at the same time.
@@ -47,10 +47,11 @@ type Gate struct {
 	store    *limit.Store
 	policy   atomic.Pointer[policy]
 	warned   atomic.Bool // of forged forwarding headers, under this list of proxies
-	strange  atomic.Bool // as warned: of connections that had to begin with the PROXY protocol
 	statuses [600]atomic.Uint64
 
 	connections *connections
+	ended       ended
+	deafTime    time.Duration
 	bodyIdle    time.Duration
 
 	panics    atomic.Uint64
@@ -79,7 +80,7 @@ func New(log *slog.Logger) *Gate {
 		Wall:        time.Now,
 		blur:        newBlur(),
 		log:         log,
-		connections: newConnections(), bodyIdle: bodyIdle, proxyTime: headerTimeout,
+		connections: newConnections(), ended: newEnded(), deafTime: deafTime, bodyIdle: bodyIdle, proxyTime: headerTimeout,
 		store:   limit.NewStore(limit.DefaultMemory),
 		access:  newAccessLog(),
 		servers: map[*http.Server]struct{}{},
@@ -116,7 +117,6 @@ func (g *Gate) SetPolicy(p Policy) error {
 	if !slices.Equal(g.proxies, p.HTTP.Proxies) {
 		g.proxies = slices.Clone(p.HTTP.Proxies)
 		g.warned.Store(false)
-		g.strange.Store(false)
 	}
 	old := g.policy.Load()
 	if p.SameKeys {
@@ -228,7 +228,7 @@ func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, erro
 		TLSConfig:         secured,
 		Protocols:         protocols(),
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: deafTime,
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
 			MaxReadFrameSize: 64 << 10, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
 		},
 		ConnContext:                  keepOrigin,
@@ -328,10 +328,6 @@ func (g *Gate) Answers() map[int]uint64 {
 	return all
 }
 
-// RefusedConnections returns how many connections were reset because their
-// client held as many as it may.
-func (g *Gate) RefusedConnections() uint64 { return g.connections.refused.Load() }
-
 // Buckets tells how the store of buckets fares.
 func (g *Gate) Buckets() limit.Stats { return g.store.Stats() }
 
@@ -360,14 +356,4 @@ func (g *Gate) warnForged(peer netip.Addr) {
 	}
 	g.log.Warn("forwarding headers arrive from an undeclared peer and are ignored: "+
 		"if it is a proxy of yours, name it in http.proxies, or all its clients share one bucket", "peer", peer)
-}
-
-// warnStranger says once that someone who may not speaks, or should speak, the
-// PROXY protocol.
-func (g *Gate) warnStranger(peer netip.Addr) {
-	if g.strange.Load() || !g.strange.CompareAndSwap(false, true) {
-		return
-	}
-	g.log.Warn("a connection to a listener with proxy_protocol comes from an undeclared peer and is closed: "+
-		"if it is a proxy of yours, name it in http.proxies", "peer", peer)
 }

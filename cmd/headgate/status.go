@@ -165,8 +165,13 @@ func httpLine(h daemon.HTTPStatus) string {
 		slices.Sort(codes)
 		parts = append(parts, "answered "+strings.Join(codes, ", "))
 	}
-	if h.Resets > 0 {
-		parts = append(parts, fmt.Sprintf("%d connections reset, their clients held http.connections_per_client already", h.Resets))
+	if len(h.Ended) > 0 {
+		var reasons []string
+		for reason, n := range h.Ended {
+			reasons = append(reasons, fmt.Sprintf("%s × %d", reason, n))
+		}
+		slices.Sort(reasons)
+		parts = append(parts, "connections ended: "+strings.Join(reasons, ", "))
 	}
 	if h.Faults > 0 {
 		parts = append(parts, fmt.Sprintf("%d requests met a fault of the gate (its log has more)", h.Faults))
