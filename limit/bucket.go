@@ -82,7 +82,7 @@ type Bucket struct {
 // until l has room for it: it must not be lost, since overrides let requests of
 // different figures take turns at one bucket. Then adopt is false.
 func (b *Bucket) adopt(now Ticks, l *Limit) bool {
-	cost, burst := float32(l.cost), float32(l.deep)
+	cost, burst := float32(int64(l.cost)), float32(int64(l.deep)) // both are less than 1<<63
 	if b.cost == cost && (b.burst == burst || b.burst == -burst) {
 		return true
 	}
@@ -121,19 +121,33 @@ func (b *Bucket) wait(now Ticks, l *Limit) Ticks {
 	if !b.adopt(now, l) {
 		return b.shrunk(now, l, l.deep)
 	}
-	w, _ := Wait(b.tat, now, l.cost, l.deep)
-	return w
+	return late(Until(b.tat, now), l.cost, l.deep)
+}
+
+// late returns how long a debt takes until one request of cost more fits into
+// burst, 0 if it does, or if it never does.
+func late(debt, cost, burst Ticks) Ticks {
+	if need := debt + cost; need > burst && cost <= burst {
+		return need - burst
+	}
+	return 0
 }
 
 func (b *Bucket) charge(now Ticks, l *Limit) {
-	if !b.adopt(now, l) {
-		return // it is over the limit already
+	if b.adopt(now, l) { // else it is over the limit already
+		b.add(now, l, Until(b.tat, now))
 	}
-	debt := Until(b.tat, now)
+}
+
+// add charges one request to a bucket that has adopted l, and returns its debt,
+// which was debt.
+func (b *Bucket) add(now Ticks, l *Limit, debt Ticks) Ticks {
 	if debt == 0 && b.burst < 0 {
 		b.burst = -b.burst
 	}
-	b.tat = now + min(debt+l.cost, l.deep)
+	debt = min(debt+l.cost, l.deep)
+	b.tat = now + debt
+	return debt
 }
 
 func (b *Bucket) deny() {
@@ -158,13 +172,20 @@ func (b *Bucket) answer(now Ticks, l *Limit) Answer {
 	if !b.adopt(now, l) {
 		return Answer{Wait: b.shrunk(now, l, l.deep), Under: b.shrunk(now, l, l.burst), Reset: b.debt(now), Over: true}
 	}
+	return answerOf(Until(b.tat, now), l)
+}
+
+// answerOf returns the answer of a bucket that has adopted l and has this debt.
+func answerOf(debt Ticks, l *Limit) Answer {
 	a := Answer{
-		Wait:      b.wait(now, l),
-		Remaining: int64(Level(b.tat, now, l.cost, l.burst)),
-		Reset:     b.debt(now),
+		Wait:  late(debt, l.cost, l.deep),
+		Under: late(debt, l.cost, l.burst),
+		Reset: debt,
+		Over:  debt > l.burst,
 	}
-	a.Under, _ = Wait(b.tat, now, l.cost, l.burst)
-	a.Over = a.Reset > l.burst
+	if debt < l.burst && l.cost != 0 {
+		a.Remaining = int64((l.burst - debt) / l.cost)
+	}
 	return a
 }
 

@@ -188,6 +188,13 @@ next:
 // take decides under the locks of all shards concerned. What it admits it
 // charges only if it may.
 func (s *Store) take(now Ticks, charges []Charge, may bool) bool {
+	if ok, done := s.takeBuckets(now, charges, may); done {
+		return ok
+	}
+	return s.takeAny(now, charges, may)
+}
+
+func (s *Store) takeAny(now Ticks, charges []Charge, may bool) bool {
 	ok, shared, asks := true, false, false
 	for i := range charges {
 		c := &charges[i]
