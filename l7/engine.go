@@ -111,9 +111,11 @@ func (d *decision) collect(p *policy, r *http.Request, a *asker, now limit.Ticks
 		switch {
 		case rule.asks && !p.recallUser(a):
 			all = false
-		case rule.match.fits(p, r, a):
+		case !rule.match.more || rule.match.fits(p, r, a):
 			d.add(p, rule, a, now)
-			d.override(p, a)
+			if len(rule.overrides) > 0 {
+				d.override(p, a)
+			}
 		}
 	}
 	return all
@@ -121,7 +123,7 @@ func (d *decision) collect(p *policy, r *http.Request, a *asker, now limit.Ticks
 
 func (d *decision) add(p *policy, r *rule, a *asker, now limit.Ticks) {
 	figures, whom, per := &r.limit, r.whom, r.per
-	if !d.identified(r, p.store, a, now) {
+	if r.lacks && !d.identified(r, p.store, a, now) {
 		figures, whom, per = &r.spare, r.loser, r.lost
 	}
 	d.rules = append(d.rules, r)

@@ -3,8 +3,10 @@ package l7
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -273,7 +275,7 @@ func TestPreflight(t *testing.T) {
 func benchPolicy(t testing.TB, rules int) *policy {
 	p := Policy{HTTP: behind("10.0.0.0/8")}
 	for i := range rules {
-		p.Rules = append(p.Rules, at(ruleOf(t, "rule-"+strconv.Itoa(i), "client", "1000000/1s"), "/api/**"))
+		p.Rules = append(p.Rules, at(ruleOf(t, "rule-"+strconv.Itoa(i), "client", "100000000/1s"), "/api/**"))
 	}
 	c, err := p.compile(limit.NewStore(0), func(string) *counts { return new(counts) })
 	if err != nil {
@@ -305,21 +307,24 @@ func decideOnce(p *policy, r *http.Request, now limit.Ticks) verdict {
 }
 
 func TestDecisionAllocatesNothing(t *testing.T) {
-	p := benchPolicy(t, 8)
-	p.places.header = "X-Api-Key"
 	r := benchRequest(t)
-	for _, per := range []config.Per{config.PerClient, config.PerKey} {
-		p.rules[0].per = []config.Per{per}
-		p.rules[0].whom = p.whom(bucketOwn, p.rules[0].per)
-		decideOnce(p, r, 0)
+	for _, per := range []string{"client", "key"} {
+		p := Policy{HTTP: behind("10.0.0.0/8")}
+		p.HTTP.KeyHeader = "X-Api-Key"
+		for i := range 8 {
+			p.Rules = append(p.Rules, ruleOf(t, "rule-"+strconv.Itoa(i), "client", "1000000/1s"))
+		}
+		p.Rules[0].Per = []config.Per{config.Per(per)}
+		ready := testPolicy(t, p)
+		decideOnce(ready, r, 0)
 		n := testing.AllocsPerRun(1000, func() {
-			if decideOnce(p, r, 0) != pass {
+			if decideOnce(ready, r, 0) != pass {
 				t.Fatal("refused")
 			}
 		})
 		// The race detector empties pools at random.
 		if n >= 1 && !raceEnabled {
-			t.Errorf("%v allocations a decision", n)
+			t.Errorf("per %s: %v allocations a decision", per, n)
 		}
 	}
 }
@@ -343,9 +348,35 @@ func benchDecide(b *testing.B, rules int, peer string) {
 	})
 }
 
+// Of so many clients in turn, behind a proxy, each with a bucket.
+func BenchmarkDecide1Of100k(b *testing.B) { benchClients(b, 1, 100_000) }
+func BenchmarkDecide1Of1M(b *testing.B)   { benchClients(b, 1, 1_000_000) }
+func BenchmarkDecide8Of100k(b *testing.B) { benchClients(b, 8, 100_000) }
+
+func benchClients(b *testing.B, rules, clients int) {
+	p, names := benchPolicy(b, rules), make([]string, clients)
+	setName := func(r *http.Request, i int) { r.Header["X-Forwarded-For"][0] = names[i] }
+	r := benchRequest(b)
+	for i := range names {
+		names[i] = netip.AddrFrom4([4]byte{100, byte(i >> 16), byte(i >> 8), byte(i)}).String()
+		setName(r, i)
+		decideOnce(p, r, 0)
+	}
+	begin := time.Now()
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		r := benchRequest(b)
+		for i := rand.IntN(clients); pb.Next(); i = (i + 7919) % clients {
+			setName(r, i)
+			decideOnce(p, r, limit.FromDuration(time.Since(begin)))
+		}
+	})
+}
+
 // BenchmarkTimeRate is the bare limiter that decisions are compared with.
 func BenchmarkTimeRate(b *testing.B) {
-	l := rate.NewLimiter(1_000_000, 1_000_000)
+	l := rate.NewLimiter(100_000_000, 100_000_000)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			l.Allow()

@@ -24,7 +24,6 @@ type asker struct {
 	peer     netip.Addr // of the socket
 	client   netip.Addr // after declared proxies were looked through
 	declared bool       // peer is a declared proxy
-	forged   bool       // an undeclared peer sent forwarding headers
 	bucket   [17]byte   // the client as a part of bucket keys
 	identity identity
 	key      [32]byte // hash of the API key: of it alone, as it is kept nowhere else
@@ -45,7 +44,6 @@ func (p *policy) identify(r *http.Request, a *asker) {
 	a.origin, a.peer, a.client, a.declared = o, o.peer, o.peer, o.declared
 	switch {
 	case !a.declared:
-		a.forged = claimsAddress(r.Header)
 	case p.forwarded:
 		a.client = p.walk(a.peer, r.Header["Forwarded"])
 	default:

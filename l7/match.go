@@ -14,6 +14,7 @@ type matcher struct {
 	hosts   []string
 	paths   []pattern
 
+	more    bool // headers, claims or plans are named
 	headers []config.HeaderMatch
 	claims  []config.Identity
 	plans   []string
@@ -29,6 +30,7 @@ type pattern struct {
 
 func newMatcher(m config.Match) (matcher, error) {
 	t := matcher{methods: slices.Clone(m.Methods), headers: m.Headers, claims: m.Identities, plans: m.Plans}
+	t.more = len(t.headers)+len(t.claims)+len(t.plans) > 0
 	if slices.Contains(t.methods, "GET") && !slices.Contains(t.methods, "HEAD") {
 		t.methods = append(t.methods, "HEAD")
 	}

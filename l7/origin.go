@@ -17,6 +17,7 @@ type origin struct {
 	peer     netip.Addr // of the socket, or that the PROXY protocol names
 	text     string     // the same
 	declared bool       // it is a declared proxy
+	forged   bool       // it is not, and its first request names another client
 	bucket   [17]byte   // the peer as a client, as a part of bucket keys
 	own      limit.Key  // of that client: see whom
 	lost     limit.Key
@@ -40,19 +41,20 @@ func keepOrigin(ctx context.Context, _ net.Conn) context.Context {
 func (p *policy) origin(r *http.Request) *origin {
 	kept, _ := r.Context().Value(originKey{}).(*atomic.Pointer[origin])
 	if kept == nil {
-		return p.newOrigin(r.RemoteAddr)
+		return p.newOrigin(r)
 	}
 	o := kept.Load()
 	if o == nil || o.edition != p.edition {
-		o = p.newOrigin(r.RemoteAddr)
+		o = p.newOrigin(r)
 		kept.Store(o)
 	}
 	return o
 }
 
-func (p *policy) newOrigin(remote string) *origin {
-	o := &origin{edition: p.edition, peer: peerOf(remote)}
+func (p *policy) newOrigin(r *http.Request) *origin {
+	o := &origin{edition: p.edition, peer: peerOf(r.RemoteAddr)}
 	o.text, o.declared = o.peer.String(), contains(p.proxies, o.peer)
+	o.forged = !o.declared && claimsAddress(r.Header)
 	o.bucket = clientOf(o.peer, p.clientBits)
 	a := asker{bucket: o.bucket}
 	o.own, o.lost = p.whoms[ownClient].key(p.store, &a, nil), p.whoms[lostClient].key(p.store, &a, nil)

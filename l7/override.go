@@ -45,7 +45,7 @@ func newOverrides(r config.Rule, store *limit.Store) ([]override, error) {
 // of their own for want of an identity keep those.
 func (d *decision) override(p *policy, a *asker) {
 	r, c := d.rules[len(d.rules)-1], &d.charges[len(d.charges)-1]
-	if len(r.overrides) == 0 || r.anonymous && c.Limit == &r.spare {
+	if r.anonymous && c.Limit == &r.spare {
 		return
 	}
 	for i := range r.overrides {

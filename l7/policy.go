@@ -74,6 +74,7 @@ type rule struct {
 	id    limit.Key // of name, per, algorithm and unit: it finds the buckets again
 	match matcher
 	per   []config.Per // sorted
+	lacks bool         // a request may lack an identity of per
 	asks  bool         // the user decides which bucket it is, or whether the rule matches
 	limit limit.Limit
 	whom  int          // per, as policy.whoms has it
@@ -223,6 +224,7 @@ func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
 	if ready.limit, err = newLimit(store, &r, r.Rate, r.Burst); err != nil {
 		return rule{}, err
 	}
+	ready.lacks = slices.ContainsFunc(ready.per, isIdentity)
 	ready.asks = slices.Contains(ready.per, config.PerUser) || ready.match.asksUser()
 	if ready.overrides, err = newOverrides(r, store); err != nil {
 		return rule{}, err

@@ -103,7 +103,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // decide judges r and answers it, or reports that it passes.
 func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 	policy := v.policy
-	if policy.identify(r, &v.asker); v.asker.forged {
+	if policy.identify(r, &v.asker); v.asker.origin.forged {
 		p.gate.warnForged(v.asker.peer)
 	}
 	if bad := malformed(r); bad.Status != 0 {
