@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -324,8 +325,8 @@ type NetworkStatus struct {
 	Warnings   []string    `json:"warnings,omitempty"`
 	Faults     []string    `json:"faults,omitempty"` // of the pins and of looking at interfaces
 
-	Repairs  []Repair          `json:"repairs,omitempty"`  // the last, of what others took away
-	Repaired map[string]uint64 `json:"repaired,omitempty"` // how many since the start, by kind
+	Repairs  []attachments.Repair `json:"repairs,omitempty"`  // the last, of what others took away
+	Repaired map[string]uint64    `json:"repaired,omitempty"` // how many since the start, by kind
 
 	Leashed      bool      `json:"leashed,omitempty"`      // the daemon is dead for longer than network.leash: everything passes
 	MapRepairs   uint64    `json:"map_repairs,omitempty"`  // entries of the pinned maps that others had changed

@@ -24,6 +24,9 @@ import (
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/daemon/attachments"
+	"github.com/headgate/headgate/internal/folderlock"
 )
 
 // Options say how to run.
@@ -86,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	cfg := d.policy.cfg
-	lock, err := lockDir(cfg.State.Dir)
+	lock, err := folderlock.Take(cfg.State.Dir)
 	if err != nil {
 		return err
 	}
@@ -127,8 +130,8 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return serve(ctx, admin, &http.Server{Handler: d.adminHandler()}) })
 	tasks.Go(func() error { return d.expire(ctx) })
 	tasks.Go(func() error { return d.keepFilling(ctx) })
-	tasks.Go(func() error { return d.network.followInterfaces(ctx) })
-	tasks.Go(func() error { return d.network.checkGateways(ctx) })
+	tasks.Go(func() error { return d.network.attached.Follow(ctx) })
+	tasks.Go(func() error { return d.network.attached.CheckGateways(ctx) })
 	tasks.Go(func() error { return d.network.follow(ctx) })
 	tasks.Go(func() error { return d.network.sweep(ctx) })
 	tasks.Go(func() error { return d.heedStrikes(ctx) })
@@ -185,7 +188,7 @@ func newDaemon(o Options) (*daemon, error) {
 	}
 	d.conf = reloadStatus{generation: 1, hash: l.hash, text: l.text, loaded: d.started}
 	d.relist = make(chan struct{}, 1)
-	d.gateways, d.boot, d.trial = defaultGateways, bootClock, onTrial
+	d.gateways, d.boot, d.trial = attachments.DefaultGateways, bootClock, onTrial
 	d.trialed = make(chan struct{}, 1)
 	d.configs = configs{dir: filepath.Join(l.cfg.State.Dir, "configs")}
 	if d.hits, err = openHits(l.cfg.State.Dir); err != nil {

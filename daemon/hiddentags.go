@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/daemon/preflight"
 )
 
@@ -47,7 +48,7 @@ func (d *daemon) lookForTags(p *policy) []hiddenTag {
 	if !slices.ContainsFunc(p.rules, func(r liveRule) bool { return len(r.Match.VLANs) > 0 }) {
 		return nil
 	}
-	choices, _, err := Choose(p.cfg)
+	choices, _, err := attachments.Choose(p.cfg)
 	if err != nil {
 		return nil
 	}

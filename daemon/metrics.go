@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/l7"
 )
 
@@ -147,7 +148,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge("headgate_interface_attached", oneIf(i.ProgramID != 0), i.Name)
 		gauge("headgate_interface_native", oneIf(i.ProgramID != 0 && i.AttachMode == "native"), i.Name)
 	}
-	for _, kind := range []string{repairPins, repairLink, repairProgram} {
+	for _, kind := range attachments.RepairKinds() {
 		count("headgate_interface_repairs_total", st.Network.Repaired[kind], kind)
 	}
 	gauge("headgate_pins_survive", oneIf(st.Network.PinsEnd == ""))

@@ -2,15 +2,14 @@ package daemon
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
-	gate "github.com/headgate/headgate/maps"
+	"github.com/headgate/headgate/maps"
 )
 
 // status asks the kernel what is attached and counted. The counters are by
 // rule name.
-func (n *network) status() (NetworkStatus, map[string]gate.Counters, error) {
+func (n *network) status() (NetworkStatus, map[string]maps.Counters, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	st := NetworkStatus{Interfaces: []Interface{}, Detached: n.detached}
@@ -28,44 +27,17 @@ func (n *network) status() (NetworkStatus, map[string]gate.Counters, error) {
 	if st.MapRepairs = n.audited.repaired; st.MapRepairs > 0 {
 		st.MapsRepaired = stamp(n.audited.last)
 	}
-	for _, k := range n.picks {
-		i := n.interfaceStatus(k)
+	for _, s := range n.attached.States() {
+		i := Interface{Name: s.Interface, AttachMode: s.AttachMode, ProgramID: s.ProgramID, Pin: s.Pin, Warning: s.Warning, Fault: s.Fault}
 		st.Interfaces = append(st.Interfaces, i)
 		if i.Fault == "" && i.Warning != "" {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("interface %s: %s", i.Name, i.Warning))
 		}
 	}
-	if n.pinFault != "" {
-		st.Faults = append(st.Faults, n.pinFault)
-	}
-	if n.unsettled != nil {
-		st.Faults = append(st.Faults, n.unsettled.Error())
-	}
-	st.Repairs, st.Repaired = slices.Clone(n.repairs.last), maps.Clone(n.repairs.counts)
+	st.Faults = n.attached.Faults()
+	st.Repairs, st.Repaired = n.attached.Repairs()
 	counters, err := n.count(&st)
 	return st, counters, err
-}
-
-// interfaceStatus asks the kernel about one interface, or says why it is not
-// attached.
-func (n *network) interfaceStatus(k pick) Interface {
-	h := n.held[k.index]
-	if h == nil {
-		why := firstOf(n.faults[k.name], "nothing of headgate is attached")
-		return Interface{Name: k.name, AttachMode: "none", Warning: why, Fault: why}
-	}
-	a, err := look(h.link, h.name, h.pin)
-	i := Interface{
-		Name: h.name, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin,
-		Warning: firstOf(a.Warning, firstOf(h.other, firstOf(h.note, k.note))), Fault: n.faults[k.name],
-	}
-	if err != nil {
-		i.Fault = err.Error()
-	}
-	if i.ProgramID == 0 && i.Fault == "" {
-		i.Fault = i.Warning
-	}
-	return i
 }
 
 // notFiltered says of each interface, or item of the config, why nothing is
@@ -73,11 +45,7 @@ func (n *network) interfaceStatus(k pick) Interface {
 func (n *network) notFiltered() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(n.faults)) {
-		all = append(all, fmt.Sprintf("interface %s: %s", name, n.faults[name]))
-	}
-	return all
+	return n.attached.NotFiltered()
 }
 
 func firstOf(a, b string) string {
@@ -87,7 +55,7 @@ func firstOf(a, b string) string {
 	return b
 }
 
-func (n *network) count(st *NetworkStatus) (map[string]gate.Counters, error) {
+func (n *network) count(st *NetworkStatus) (map[string]maps.Counters, error) {
 	reasons, err := n.gate.Reasons()
 	if err != nil {
 		return nil, err

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	gomaps "maps"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/maps"
 )
 
@@ -26,39 +25,26 @@ type network struct {
 
 	mu       sync.Mutex
 	gate     *maps.Gate // nil: off
-	pinLock  *os.File   // held while gate is open
-	pins     string
+	attached *attachments.Keeper
 	now      *policy // in force
 	detached bool
-
-	held      map[int]*hold     // what is attached, by index; nil: not looked at yet
-	picks     []pick            // what network.interfaces stood for when last looked at
-	faults    map[string]string // interface, or item of the config → why it is not as the config says
-	leave     map[string]string // interface → why it is left alone until a reload
-	lost      map[string]string // interface → how its program was taken off, until it is back
-	left      []string          // what patterns left out, as last logged
-	pinFault  string            // what is wrong with the pins
-	audited   auditStatus       // of the pinned maps
-	unsettled error             // of the last reconcile
-	repairs   repairLog
-	indices   map[string]int // of interfaces that rules name, as the rules have them
-
-	checks    []gatewayCheck
-	checkDue  chan struct{}
-	unchecked map[string]bool // interfaces that are attached without a check
-
-	stub programs // in the place of the gate's programs: for tests
+	audited  auditStatus    // of the pinned maps
+	ruled    *policy        // whose rules are loaded
+	indices  map[string]int // of interfaces that rules name, as these rules have them
 }
 
 func newNetwork(log *slog.Logger) *network {
-	n := &network{log: log, checkDue: make(chan struct{}, 1)}
-	n.forgive()
+	n := &network{log: log}
+	n.attached = attachments.New(attachments.Owner{Log: log, Lock: &n.mu, Config: n.wanted, Moved: n.followIndices})
 	return n
 }
 
-// forgive forgets why interfaces are left alone: a start or a reload tries all.
-func (n *network) forgive() {
-	n.leave, n.lost, n.unchecked = map[string]string{}, map[string]string{}, map[string]bool{}
+// wanted is the config that says what is to be attached now, if anything.
+func (n *network) wanted() *config.Config {
+	if n.now == nil || n.detached {
+		return nil
+	}
+	return n.now.cfg
 }
 
 // apply puts p in force, or leaves all as it was: the rules and lists first,
@@ -69,7 +55,7 @@ func (n *network) apply(p *policy) error {
 	_, before := os.Stat(p.cfg.State.Pins)
 	if err := n.open(p.cfg); err != nil {
 		if n.releaseIdle() && errors.Is(before, os.ErrNotExist) {
-			discard(p.cfg.State.Pins)
+			attachments.Discard(p.cfg.State.Pins)
 		}
 		return err
 	}
@@ -77,14 +63,14 @@ func (n *network) apply(p *policy) error {
 		if err := n.load(p); err != nil {
 			return n.restore(nil, err)
 		}
-		n.forgive()
-		fresh, err := n.align(p, true)
+		n.attached.Forgive()
+		undo, err := n.attached.Start(p.cfg)
 		if err != nil {
-			return n.restore(fresh, err)
+			return n.restore(undo, err)
 		}
 		n.settle()
 		if err := n.resize(p.cfg.Network.Slots); err != nil {
-			return n.restore(fresh, err)
+			return n.restore(undo, err)
 		}
 	}
 	n.now, n.detached = p, false
@@ -119,15 +105,38 @@ func (n *network) load(p *policy) error {
 }
 
 func (n *network) loadRules(p *policy) error {
-	nics, err := listNICs()
+	s, err := attachments.Survey()
 	if err != nil {
 		return err
 	}
 	if err := n.gate.SetRules(p.networkRules(), p.cfg.Network.Management, p.named); err != nil {
 		return fmt.Errorf("load rules into the network gate: %w", err)
 	}
-	n.indices = ruleIndices(p, nics)
+	n.ruled, n.indices = p, ruleIndices(p, s)
 	return nil
+}
+
+// followIndices loads the rules again when an interface that they name has
+// another index than they were loaded with.
+func (n *network) followIndices(s attachments.Surroundings) error {
+	if n.ruled == nil || gomaps.Equal(n.indices, ruleIndices(n.ruled, s)) {
+		return nil
+	}
+	return n.loadRules(n.ruled)
+}
+
+// ruleIndices returns the index of each interface that a rule names and that is
+// there.
+func ruleIndices(p *policy, s attachments.Surroundings) map[string]int {
+	all := map[string]int{}
+	for _, r := range p.networkRules() {
+		for _, name := range r.Match.Interfaces {
+			if i := s.Index(name); i != 0 {
+				all[name] = i
+			}
+		}
+	}
+	return all
 }
 
 func (n *network) loadLists(p *policy) error {
@@ -138,24 +147,21 @@ func (n *network) loadLists(p *policy) error {
 }
 
 // restore goes back to what was in force before cause, and says so if that
-// fails too. fresh is what was attached since.
-func (n *network) restore(fresh []*hold, cause error) error {
-	for _, h := range fresh {
-		delete(n.held, h.index)
-		if err := h.release(); err != nil {
-			cause = errors.Join(cause, err)
-		}
+// fails too. undo takes off what was attached since, if anything may have been.
+func (n *network) restore(undo func() error, cause error) error {
+	if undo != nil {
+		cause = errors.Join(cause, undo())
 	}
 	made := n.gate != nil && !n.gate.Adopted()
 	if n.releaseIdle() {
 		if made {
-			cause = errors.Join(cause, unpinUnused(n.pins))
+			cause = errors.Join(cause, n.attached.DetachUnused())
 		}
 		return cause
 	}
 	err := n.load(n.now)
 	if err == nil {
-		_, err = n.align(n.now, false)
+		err = n.attached.Restore(n.now.cfg)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; going back failed too: %w", cause, err)
@@ -163,64 +169,19 @@ func (n *network) restore(fresh []*hold, cause error) error {
 	return cause
 }
 
-// unpinUnused removes maps that were pinned for a gate that came to nothing:
-// they would hold the memory of the bucket table until a reboot.
-func unpinUnused(pins string) error {
-	have, err := attachments(pins)
-	if err != nil || len(have) > 0 {
-		return err
-	}
-	_, err = DetachAll(pins)
-	return err
-}
-
-// discard removes a folder of pins that was made for nothing, as far as it can:
-// what went wrong has been told.
-func discard(pins string) {
-	if _, err := DetachAll(pins); err != nil {
-		os.Remove(pins)
-	}
-}
-
-// ownFolder makes sure that a folder of pins is ours. Anyone may make folders in
-// a bpffs with its usual mode, and the owner of a folder removes what is in it.
-func ownFolder(pins string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(pins, &st); err != nil {
-		return fmt.Errorf("look at %s: %w", pins, err)
-	}
-	if uid := os.Geteuid(); st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != uid {
-		return fmt.Errorf("%s is no folder of user %d, so others could take the pins away (its owner is user %d: remove it, or set state.pins to another)", pins, uid, st.Uid)
-	}
-	return nil
-}
-
 // open loads the gate when interfaces are named for the first time.
 func (n *network) open(cfg *config.Config) error {
-	n.pins = cfg.State.Pins
 	if n.gate != nil || len(cfg.Network.Interfaces) == 0 {
 		return nil
 	}
-	// Where the folder cannot be made, Open says what is missing.
-	if os.MkdirAll(n.pins, 0o700) == nil && n.pinLock == nil {
-		if err := ownFolder(n.pins); err != nil {
-			return err
-		}
-		lock, err := lockDir(n.pins)
-		if err != nil {
-			return err
-		}
-		n.pinLock = lock
+	if err := n.attached.Claim(cfg.State.Pins); err != nil {
+		return err
 	}
-	pins := n.pins
-	g, err := maps.Open(maps.Options{
-		Pins: pins, Slots: cfg.Network.Slots,
-		OnReplace: func(old, next maps.Programs) error { return replacePrograms(pins, old, next) },
-	})
+	g, err := maps.Open(maps.Options{Pins: cfg.State.Pins, Slots: cfg.Network.Slots, OnReplace: n.attached.Replace})
 	if err != nil {
 		return fmt.Errorf("open the network gate: %w", keepVerifierLog(cfg.State.Dir, err))
 	}
-	own, err := ownAddresses()
+	own, err := attachments.OwnAddresses()
 	if err == nil {
 		err = g.SetOwnAddresses(own)
 	}
@@ -229,13 +190,14 @@ func (n *network) open(cfg *config.Config) error {
 		return fmt.Errorf("open the network gate: %w", err)
 	}
 	n.gate = g
+	n.attached.Use(g)
 	n.tellCarried()
 	return n.setOwn()
 }
 
 // setOwn tells the gate which addresses are the host's.
 func (n *network) setOwn() error {
-	own, err := ownAddresses()
+	own, err := attachments.OwnAddresses()
 	if err != nil {
 		return err
 	}
@@ -248,7 +210,7 @@ func (n *network) setOwn() error {
 // follow keeps the gate's idea of the host's addresses true until ctx ends.
 func (n *network) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := followAddresses(ctx, n.log, func(own []netip.Addr) error {
+		err := attachments.FollowAddresses(ctx, n.log, func(own []netip.Addr) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			if n.gate == nil {
@@ -280,6 +242,13 @@ func (n *network) sweep(ctx context.Context) error {
 	return nil
 }
 
+// dropOthers takes our programs off interfaces that cfg does not stand for.
+func (n *network) dropOthers(cfg *config.Config) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attached.DropOthers(cfg)
+}
+
 // detachAll takes our programs off all interfaces and removes all pins. A
 // reload attaches again.
 func (n *network) detachAll() ([]string, error) {
@@ -288,14 +257,10 @@ func (n *network) detachAll() ([]string, error) {
 	if n.gate == nil {
 		return []string{}, nil
 	}
-	names := []string{}
-	for _, h := range n.held {
-		names = append(names, h.name)
-	}
-	slices.Sort(names)
+	names := n.attached.Interfaces()
 	n.release()
 	n.detached = true
-	_, err := DetachAll(n.pins)
+	_, err := attachments.DetachAll(n.now.cfg.State.Pins)
 	return names, err
 }
 
@@ -316,14 +281,9 @@ func (n *network) releaseIdle() bool {
 }
 
 func (n *network) release() {
-	closeAll(n.held)
-	n.held, n.picks, n.faults, n.pinFault = nil, nil, nil, ""
+	n.attached.Release()
 	if n.gate != nil {
 		n.gate.Close()
 		n.gate = nil
-	}
-	if n.pinLock != nil {
-		n.pinLock.Close()
-		n.pinLock = nil
 	}
 }

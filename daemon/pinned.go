@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/maps"
 )
 
@@ -30,7 +31,7 @@ func Inspect(pins, dir string, now time.Time) (Pinned, error) {
 	if err != nil {
 		return Pinned{}, err
 	}
-	attached, err := attachments(pins)
+	attached, err := attachments.Attached(pins)
 	if err != nil {
 		return Pinned{}, err
 	}

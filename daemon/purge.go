@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/internal/folderlock"
 )
 
 // stateNames are all that a daemon keeps in state.dir.
@@ -19,7 +21,7 @@ var stateNames = []string{
 // kept in dir, then dir itself if nothing is left in it. Files of others stay,
 // and nothing is removed while a daemon lives there.
 func Purge(dir string) error {
-	lock, err := lockDir(dir)
+	lock, err := folderlock.Take(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

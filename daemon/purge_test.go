@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/folderlock"
 )
 
 func TestPurge(t *testing.T) {
@@ -22,7 +24,7 @@ func TestPurge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lock, err := lockDir(dir)
+	lock, err := folderlock.Take(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,21 +213,3 @@ func TestFullDiskChangesNothing(t *testing.T) {
 		t.Errorf("in force: %v, want the first alone", got)
 	}
 }
-
-func TestLockNamesTheHolder(t *testing.T) {
-	dir := t.TempDir()
-	first, err := lockDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = lockDir(dir)
-	if want := "already running pid "; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("second lock: %v", err)
-	}
-	first.Close()
-	again, err := lockDir(dir)
-	if err != nil {
-		t.Fatalf("after the first let go: %v", err)
-	}
-	again.Close()
-}

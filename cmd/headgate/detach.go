@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/daemon"
+	"github.com/headgate/headgate/daemon/attachments"
 )
 
 func newDetach(e *env) *cobra.Command {
@@ -41,7 +42,7 @@ added from the command line (state.dir): nothing but the config is left.`,
 			var r daemon.DetachReply
 			err := e.ask(cmd.Context(), http.MethodPost, "/v1/detach", nil, &r)
 			if errors.Is(err, errNoDaemon) {
-				r.Interfaces, err = daemon.DetachAll(e.pins(pins))
+				r.Interfaces, err = attachments.DetachAll(e.pins(pins))
 			}
 			if err != nil {
 				return err
@@ -76,7 +77,7 @@ func (e *env) uninstall(pins string) error {
 	if err != nil {
 		return badInput{err}
 	}
-	from, err := daemon.DetachAll(firstOf(pins, cfg.State.Pins))
+	from, err := attachments.DetachAll(firstOf(pins, cfg.State.Pins))
 	e.sayDetached(from)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/daemon"
+	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/daemon/preflight"
 )
 
@@ -78,7 +79,7 @@ func lookAtInterfaces(p *Patient) []Finding {
 	case len(p.Config.Network.Interfaces) == 0:
 		return ok("network.interfaces is empty: the network gate is off")
 	}
-	choices, left, err := daemon.Choose(p.Config)
+	choices, left, err := attachments.Choose(p.Config)
 	if err != nil {
 		return unseen(err.Error(), "")
 	}
@@ -92,7 +93,7 @@ func lookAtInterfaces(p *Patient) []Finding {
 	return out
 }
 
-func (p *Patient) choiceFindings(c daemon.Choice) []Finding {
+func (p *Patient) choiceFindings(c attachments.Choice) []Finding {
 	switch {
 	case !c.There && config.IsPattern(c.Interface), !c.There && c.Interface == config.AutoInterfaces:
 		return warning(c.Interface+": "+c.Fault, "")
@@ -186,7 +187,7 @@ func lookAtTags(p *Patient) []Finding {
 	if p.Config == nil {
 		return nil
 	}
-	choices, _, err := daemon.Choose(p.Config)
+	choices, _, err := attachments.Choose(p.Config)
 	if err != nil {
 		return unseen(err.Error(), "")
 	}

@@ -1,6 +1,10 @@
-package daemon
+package attachments
 
-import "github.com/headgate/headgate/config"
+import (
+	"slices"
+
+	"github.com/headgate/headgate/config"
+)
 
 // Choice is an interface that network.interfaces stands for now, or an item of
 // it that stands for none.
@@ -24,4 +28,21 @@ func Choose(cfg *config.Config) (choices []Choice, left []string, err error) {
 		choices = append(choices, Choice{k.name, k.index != 0, k.fault, k.note})
 	}
 	return choices, left, nil
+}
+
+// Survey looks at the interfaces of this network namespace.
+func Survey() (Surroundings, error) {
+	nics, err := listNICs()
+	return Surroundings{nics: nics}, err
+}
+
+// survey looks at all that decides what is to be attached.
+func survey(cfg *config.Config) (s Surroundings, err error) {
+	if s.nics, err = listNICs(); err != nil {
+		return s, err
+	}
+	if slices.Contains(cfg.Network.Interfaces, config.AutoInterfaces) {
+		s.routes, err = listDefaultRoutes()
+	}
+	return s, err
 }

@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"errors"
@@ -21,18 +21,27 @@ type nic struct {
 	mode      string
 }
 
-// surroundings are the interfaces and where the default routes lead.
-type surroundings struct {
+// Surroundings are the interfaces and where the default routes lead.
+type Surroundings struct {
 	nics   []nic
 	routes []defaultHop
 }
 
-func (s surroundings) byIndex(index int) (nic, bool) {
+func (s Surroundings) byIndex(index int) (nic, bool) {
 	i := slices.IndexFunc(s.nics, func(n nic) bool { return n.index == index })
 	if i < 0 {
 		return nic{}, false
 	}
 	return s.nics[i], true
+}
+
+// Index is the index of the interface of that name; 0: there is none.
+func (s Surroundings) Index(name string) int {
+	i := slices.IndexFunc(s.nics, func(n nic) bool { return n.name == name })
+	if i < 0 {
+		return 0
+	}
+	return s.nics[i].index
 }
 
 // dumps is how often a list is asked for that changes while the kernel tells it.

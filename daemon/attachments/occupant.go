@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"bufio"
@@ -43,11 +43,11 @@ func (o occupant) ours() bool {
 // dyingPatience is how long a start waits for what a killed process still holds.
 const dyingPatience = 2 * time.Second
 
-// makeRoom returns nil if nothing is attached to n that is in our way. What a
+// makeRoom returns nil if nothing is attached that is in our way. What a
 // dying headgate holds goes by itself, within patience; what an older one attached
 // without a link is taken off. All else is refused, in words that let the user
 // choose.
-func (n *network) makeRoom(at nic, patience time.Duration) error {
+func (k *Keeper) makeRoom(at nic, patience time.Duration) error {
 	const step = 50 * time.Millisecond
 	for end := time.Now().Add(patience); ; time.Sleep(step) {
 		if !at.attached {
@@ -56,8 +56,8 @@ func (n *network) makeRoom(at nic, patience time.Duration) error {
 		o := lookAtOccupant(at)
 		switch {
 		case o.ours() && o.netlink:
-			n.log.Warn("taking off a program of headgate that was attached without a link: the interface is unfiltered for a moment", "interface", at.name, "program", o.id)
-			if err := takeOff(o); err != nil {
+			k.log.Warn("taking off a program of headgate that was attached without a link: the interface is unfiltered for a moment", "interface", at.name, "program", o.id)
+			if err := takeOffUnlinked(o); err != nil {
 				return fmt.Errorf("attach %s: take off %s: %w", at.name, o, err)
 			}
 			return nil
@@ -68,7 +68,7 @@ func (n *network) makeRoom(at nic, patience time.Duration) error {
 		if err != nil {
 			return err
 		}
-		again, ok := surroundings{nics: all}.byIndex(at.index)
+		again, ok := Surroundings{nics: all}.byIndex(at.index)
 		if !ok {
 			return fmt.Errorf("attach %s: it has gone", at.name)
 		}
@@ -204,9 +204,9 @@ func bpffsMounts() []string {
 	return all
 }
 
-// takeOff removes a program that is attached without a link, if it is still the
+// takeOffUnlinked removes a program that is attached without a link, if it is still the
 // one that was looked at: the kernel compares.
-func takeOff(o occupant) error {
+func takeOffUnlinked(o occupant) error {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(o.id))
 	if err != nil {
 		return err

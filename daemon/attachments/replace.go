@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"errors"
@@ -11,10 +11,10 @@ import (
 	"github.com/headgate/headgate/maps"
 )
 
-// replacePrograms puts other programs of the gate into every link pinned under
-// pins, each in one step; after an error the ones before are in all of them
-// again.
-func replacePrograms(pins string, old, next maps.Programs) error {
+// Replace puts other programs of the gate into every pinned link, each in one
+// step; after an error the ones before are in all of them again.
+func (k *Keeper) Replace(old, next maps.Programs) error {
+	pins := k.pins
 	entries, err := os.ReadDir(linkDir(pins))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -1,10 +1,11 @@
-package daemon
+package attachments
 
 import (
 	"context"
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,17 +13,18 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/internal/rig"
+	"github.com/headgate/headgate/maps"
 	"github.com/vishvananda/netlink"
 )
 
-// darkHost is a network gate in a namespace whose gateway is a known neighbour.
+// darkHost is a namespace whose gateway is a known neighbour, and a Keeper in it.
 type darkHost struct {
-	t     *testing.T
-	net   *rig.Network
-	gate  *network
-	log   *logBuffer
-	p     *policy
-	iface string
+	t      *testing.T
+	net    *rig.Network
+	keeper *Keeper
+	log    *logBuffer
+	cfg    *config.Config
+	iface  string
 }
 
 func newDarkHost(t *testing.T) *darkHost {
@@ -30,16 +32,27 @@ func newDarkHost(t *testing.T) *darkHost {
 	h := &darkHost{t: t, net: rig.Net(t), log: &logBuffer{}}
 	h.iface = h.net.Links[0].Gate.Interface
 	pins := filepath.Join(rig.BPFFS(t), "headgate")
-	cfg, err := config.Parse("c", []byte("version: 1\nnetwork: {interfaces: ["+h.iface+"]}\nstate: {pins: "+pins+"}\n"))
+	var err error
+	h.cfg, err = config.Parse("c", []byte("version: 1\nnetwork: {interfaces: ["+h.iface+"]}\nstate: {pins: "+pins+"}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.p, err = merge(cfg, state{}, nil); err != nil {
+	h.keeper = New(Owner{
+		Log: slog.New(slog.NewTextHandler(h.log, nil)), Lock: &sync.Mutex{},
+		Config: func() *config.Config { return h.cfg },
+		Moved:  func(Surroundings) error { return nil },
+	})
+	if err := h.keeper.Claim(pins); err != nil {
 		t.Fatal(err)
 	}
-	h.gate = newNetwork(slog.New(slog.NewTextHandler(h.log, nil)))
+	g, err := maps.Open(maps.Options{Pins: pins, Slots: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.keeper.Use(g)
 	t.Cleanup(func() {
-		h.gate.close()
+		h.keeper.Release()
+		g.Close()
 		if _, err := DetachAll(pins); err != nil {
 			t.Error(err)
 		}
@@ -58,7 +71,7 @@ func (h *darkHost) greet() {
 	await(h.t, "the gateway is a known neighbour", func() (known bool) {
 		h.inside(func() error {
 			dev, err := netlink.LinkByName(h.iface)
-			known = err == nil && len(h.gate.gatewaysOf(nicOf(dev))) > 0
+			known = err == nil && len(h.keeper.gatewaysOf(nicOf(dev))) > 0
 			return err
 		})
 		return known
@@ -76,15 +89,15 @@ func (h *darkHost) inside(do func() error) {
 func (h *darkHost) attach(patience time.Duration) {
 	h.t.Helper()
 	h.inside(func() error {
-		if err := h.gate.apply(h.p); err != nil {
+		if err := h.start(); err != nil {
 			return err
 		}
-		if len(h.gate.checks) != 1 {
-			h.t.Fatalf("%d checks are asked for, want 1", len(h.gate.checks))
+		if len(h.keeper.checks) != 1 {
+			h.t.Fatalf("%d checks are asked for, want 1", len(h.keeper.checks))
 		}
-		check := h.gate.checks[0]
-		h.gate.checks = nil
-		h.gate.checkGateway(context.Background(), check, patience)
+		check := h.keeper.checks[0]
+		h.keeper.checks = nil
+		h.keeper.checkGateway(context.Background(), check, patience)
 		return nil
 	})
 }
@@ -102,20 +115,17 @@ func (h *darkHost) attached() (id uint32) {
 	return id
 }
 
-func (h *darkHost) status() (i Interface, faults []string) {
-	h.t.Helper()
-	h.inside(func() error {
-		st, _, err := h.gate.status()
-		if err != nil {
-			return err
-		}
-		i, faults = st.Interfaces[0], faultsOf(st)
-		return nil
-	})
-	return i, faults
+func (h *darkHost) start() error {
+	h.keeper.Forgive()
+	_, err := h.keeper.Start(h.cfg)
+	return err
 }
 
-func faultsOf(st NetworkStatus) []string { return faults(st, nil, HTTPStatus{}) }
+func (h *darkHost) status() (s State, faults []string) {
+	h.t.Helper()
+	h.inside(func() error { s = h.keeper.States()[0]; return nil })
+	return s, h.keeper.NotFiltered()
+}
 
 // dropping is a driver that loses every packet once a program is attached.
 func dropping(t *testing.T) programs {
@@ -136,7 +146,7 @@ func dropping(t *testing.T) programs {
 // reload. With the gate's own program the gateway answers, and it stays.
 func TestSelfCheck(t *testing.T) {
 	h := newDarkHost(t)
-	h.gate.stub = dropping(t)
+	h.keeper.stub = dropping(t)
 	h.attach(4 * time.Second)
 	if id := h.attached(); id != 0 {
 		t.Errorf("program %d is still attached", id)
@@ -148,11 +158,11 @@ func TestSelfCheck(t *testing.T) {
 	if !strings.Contains(h.log.String(), "self-check: the gateway does not answer any more: detaching") {
 		t.Errorf("log: %s", h.log)
 	}
-	h.inside(func() error { h.gate.reconcile(nil); return nil })
+	h.inside(func() error { h.keeper.reconcile(nil); return nil })
 	if id := h.attached(); id != 0 {
 		t.Errorf("program %d was attached again without a reload", id)
 	}
-	h.gate.stub = nil
+	h.keeper.stub = nil
 	h.greet()
 	h.attach(patience)
 	if i, faults := h.status(); len(faults) != 0 || i.ProgramID == 0 || h.attached() != i.ProgramID {
@@ -172,7 +182,7 @@ func TestSelfCheckOfADeadGateway(t *testing.T) {
 	if i, faults := h.status(); len(faults) != 0 || i.ProgramID == 0 || h.attached() != i.ProgramID {
 		t.Errorf("status: %+v %q", i, faults)
 	}
-	if !strings.Contains(h.log.String(), "does not answer without the program either: attaching again") || len(h.gate.checks) != 0 {
-		t.Errorf("%d more checks; log: %s", len(h.gate.checks), h.log)
+	if !strings.Contains(h.log.String(), "does not answer without the program either: attaching again") || len(h.keeper.checks) != 0 {
+		t.Errorf("%d more checks; log: %s", len(h.keeper.checks), h.log)
 	}
 }

@@ -1,4 +1,5 @@
-package daemon
+// Package folderlock lets one process at a time own a folder.
+package folderlock
 
 import (
 	"bufio"
@@ -11,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockDir takes the folder for this process, until the file is closed or the
+// Take takes the folder for this process, until the file is closed or the
 // process ends, however it ends. A folder is locked and no file in it, because
 // a bpffs holds no files.
-func lockDir(dir string) (*os.File, error) {
+func Take(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", dir, err)

@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"errors"
@@ -72,8 +72,8 @@ func attachedMode(xdp *netlink.LinkXdp) string {
 	return fmt.Sprintf("mode %d", xdp.AttachMode)
 }
 
-// attachments asks the kernel what is attached by the links pinned under pins.
-func attachments(pins string) ([]Attachment, error) {
+// Attached asks the kernel what is attached by the links pinned under pins.
+func Attached(pins string) ([]Attachment, error) {
 	var all []Attachment
 	err := eachLink(pins, func(pin string, l link.Link) error {
 		defer l.Close()

@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"errors"
@@ -14,41 +14,41 @@ import (
 
 // inspectPins puts back the pins of maps and links, and says what is wrong with
 // them if it may not or cannot.
-func (n *network) inspectPins(repair bool) (fault string) {
-	what := n.lostPins()
+func (k *Keeper) inspectPins(repair bool) (fault string) {
+	what := k.lostPins()
 	if what == "" {
 		return ""
 	}
 	if !repair {
 		return what + ", and network.repair is off: filtering goes on while this daemon lives; `headgate reload` pins again"
 	}
-	if err := n.repin(); err != nil {
+	if err := k.repin(); err != nil {
 		return fmt.Sprintf("%s, and pinning again failed: %v (filtering goes on while this daemon lives)", what, err)
 	}
-	n.repaired(repairPins, "", what+": pinned again")
+	k.repaired(repairPins, "", what+": pinned again")
 	return ""
 }
 
 // lostPins says which pins are not where they were put; "" for none.
-func (n *network) lostPins() string {
-	mine, err := n.pinLock.Stat()
+func (k *Keeper) lostPins() string {
+	mine, err := k.lock.Stat()
 	if err != nil {
 		return fmt.Sprintf("the folder of pins cannot be looked at: %v", err)
 	}
-	now, err := os.Stat(n.pins)
+	now, err := os.Stat(k.pins)
 	switch {
 	case err == nil && !os.SameFile(mine, now):
-		return fmt.Sprintf("another folder is at %s than the pins were put in: something was mounted over it, or it was made anew", n.pins)
-	case err != nil && (!inBPFFS(filepath.Dir(n.pins)) || !sameDevice(mine, filepath.Dir(n.pins))):
-		return fmt.Sprintf("%s is out of sight: the bpffs was unmounted, or something was mounted over it", n.pins)
+		return fmt.Sprintf("another folder is at %s than the pins were put in: something was mounted over it, or it was made anew", k.pins)
+	case err != nil && (!inBPFFS(filepath.Dir(k.pins)) || !sameDevice(mine, filepath.Dir(k.pins))):
+		return fmt.Sprintf("%s is out of sight: the bpffs was unmounted, or something was mounted over it", k.pins)
 	case err != nil:
-		return fmt.Sprintf("%s was removed with all pins", n.pins)
+		return fmt.Sprintf("%s was removed with all pins", k.pins)
 	}
-	if lost := n.gate.Unpinned(n.pins); len(lost) > 0 {
+	if lost := k.gate.Unpinned(k.pins); len(lost) > 0 {
 		slices.Sort(lost)
 		return fmt.Sprintf("the pins of %d maps were removed, %s the first", len(lost), lost[0])
 	}
-	for _, h := range n.held {
+	for _, h := range k.held {
 		if !h.pinned() {
 			return fmt.Sprintf("the pin %s was removed", h.pin)
 		}
@@ -95,20 +95,20 @@ func sameDevice(mine os.FileInfo, dir string) bool {
 }
 
 // repin pins all that is not pinned, in a folder that is made anew if need be.
-func (n *network) repin() error {
-	if err := os.MkdirAll(n.pins, 0o700); err != nil {
-		return fmt.Errorf("make %s: %w (mount -t bpf bpf /sys/fs/bpf)", n.pins, err)
+func (k *Keeper) repin() error {
+	if err := os.MkdirAll(k.pins, 0o700); err != nil {
+		return fmt.Errorf("make %s: %w (mount -t bpf bpf /sys/fs/bpf)", k.pins, err)
 	}
-	if !inBPFFS(n.pins) {
-		return fmt.Errorf("%s is not in a bpffs (mount -t bpf bpf /sys/fs/bpf)", n.pins)
+	if !inBPFFS(k.pins) {
+		return fmt.Errorf("%s is not in a bpffs (mount -t bpf bpf /sys/fs/bpf)", k.pins)
 	}
-	if err := n.relock(); err != nil {
+	if err := k.relock(); err != nil {
 		return err
 	}
-	if err := n.gate.Repin(n.pins); err != nil {
+	if err := k.gate.Repin(k.pins); err != nil {
 		return err
 	}
-	for _, h := range n.held {
+	for _, h := range k.held {
 		if h.pinned() {
 			continue
 		}
@@ -120,27 +120,24 @@ func (n *network) repin() error {
 }
 
 // relock takes the folder of pins that is there now, if it is another one.
-func (n *network) relock() error {
-	mine, err := n.pinLock.Stat()
+func (k *Keeper) relock() error {
+	mine, err := k.lock.Stat()
 	if err != nil {
 		return err
 	}
-	now, err := os.Stat(n.pins)
+	now, err := os.Stat(k.pins)
 	if err != nil {
 		return err
 	}
 	if os.SameFile(mine, now) {
 		return nil
 	}
-	if err := ownFolder(n.pins); err != nil {
-		return err
-	}
-	lock, err := lockDir(n.pins)
+	lock, err := claim(k.pins)
 	if err != nil {
 		return err
 	}
-	n.pinLock.Close()
-	n.pinLock = lock
+	k.lock.Close()
+	k.lock = lock
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"context"
@@ -25,19 +25,19 @@ const (
 	retryEvery = 10 * time.Second
 )
 
-// followInterfaces keeps what is attached true to the config as interfaces and
+// Follow keeps what is attached true to the config as interfaces and
 // default routes come and go, until ctx ends.
-func (n *network) followInterfaces(ctx context.Context) error {
+func (k *Keeper) Follow(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if err := n.followEvents(ctx); err != nil {
-			n.log.Error("follow interfaces: trying again", "err", err)
+		if err := k.followEvents(ctx); err != nil {
+			k.log.Error("follow interfaces: trying again", "err", err)
 			pause(ctx, time.Second)
 		}
 	}
 	return nil
 }
 
-func (n *network) followEvents(ctx context.Context) error {
+func (k *Keeper) followEvents(ctx context.Context) error {
 	links, routes := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64)
 	done := make(chan struct{})
 	defer close(done)
@@ -50,7 +50,7 @@ func (n *network) followEvents(ctx context.Context) error {
 		return fmt.Errorf("subscribe to routes: %w", err)
 	}
 	defer drain(routes)
-	removals := n.watchPins()
+	removals := k.watchPins()
 	if removals != nil {
 		defer removals.Close()
 	}
@@ -77,19 +77,19 @@ func (n *network) followEvents(ctx context.Context) error {
 			}
 		case <-due:
 			due = nil
-			n.reconcile(nil)
-			n.addPins(removals)
+			k.reconcile(nil)
+			k.addPins(removals)
 		case <-removed(removals):
 			pinsDue = shortly(pinsDue)
 		case <-pinsDue:
 			pinsDue = nil
-			n.reconcile(func() bool { return !n.sound() })
-			n.addPins(removals)
+			k.reconcile(func() bool { return !k.sound() })
+			k.addPins(removals)
 		case <-check.C:
-			n.reconcile(func() bool { return !n.sound() })
-			n.addPins(removals) // what was made anew
+			k.reconcile(func() bool { return !k.sound() })
+			k.addPins(removals) // what was made anew
 		case <-retry.C:
-			n.reconcile(n.refused)
+			k.reconcile(k.refused)
 		}
 	}
 }
@@ -111,54 +111,63 @@ func drain[T any](updates <-chan T) {
 }
 
 // reconcile aligns again, if needed says so.
-func (n *network) reconcile(needed func() bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.gate == nil || n.now == nil || n.detached || needed != nil && !needed() {
+func (k *Keeper) reconcile(needed func() bool) {
+	k.owner.Lock.Lock()
+	defer k.owner.Lock.Unlock()
+	cfg := k.owner.Config()
+	if k.gate == nil || cfg == nil || needed != nil && !needed() {
 		return
 	}
-	_, err := n.align(n.now, false)
-	if err != nil && (n.unsettled == nil || n.unsettled.Error() != err.Error()) {
-		n.log.Error("hold interfaces to the config", "err", err)
+	err := k.Restore(cfg)
+	if err != nil && (k.unsettled == nil || k.unsettled.Error() != err.Error()) {
+		k.log.Error("hold interfaces to the config", "err", err)
 	}
-	n.unsettled = err
+	k.unsettled = err
 }
 
 // refused reports whether an interface that is there could not be attached.
-func (n *network) refused() bool {
-	for _, k := range n.picks {
-		if k.index != 0 && n.held[k.index] == nil && n.leave[k.name] == "" {
+func (k *Keeper) refused() bool {
+	for _, p := range k.picks {
+		if p.index != 0 && k.held[p.index] == nil && k.leave[p.name] == "" {
 			return true
 		}
 	}
-	return n.unsettled != nil
+	return k.unsettled != nil
 }
 
 // watchPins opens the source of events on pins: a bpffs raises them like other
 // file systems. Without it the check every two seconds finds the same.
-func (n *network) watchPins() *fsnotify.Watcher {
+func (k *Keeper) watchPins() *fsnotify.Watcher {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		n.log.Debug("watch pins: looking at them now and then only", "err", err)
+		k.log.Debug("watch pins: looking at them now and then only", "err", err)
 		return nil
 	}
 	drain(w.Errors) // such as too many events: the check finds the rest
-	n.addPins(w)
+	k.addPins(w)
 	return w
 }
 
 // addPins watches the folders of pins that are there now; to add one again does
 // nothing.
-func (n *network) addPins(w *fsnotify.Watcher) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if w == nil || n.gate == nil {
+func (k *Keeper) addPins(w *fsnotify.Watcher) {
+	k.owner.Lock.Lock()
+	defer k.owner.Lock.Unlock()
+	if w == nil || k.gate == nil {
 		return
 	}
-	for _, dir := range []string{n.pins, linkDir(n.pins), maps.MapDir(n.pins)} {
+	for _, dir := range []string{k.pins, linkDir(k.pins), maps.MapDir(k.pins)} {
 		if err := w.Add(dir); err != nil {
-			n.log.Debug("watch pins", "folder", dir, "err", err)
+			k.log.Debug("watch pins", "folder", dir, "err", err)
 		}
+	}
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 

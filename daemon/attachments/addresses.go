@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// followAddresses keeps the gate's set of the host's own addresses true until
-// ctx ends.
-func followAddresses(ctx context.Context, log *slog.Logger, set func([]netip.Addr) error) error {
+// FollowAddresses calls set with the host's own addresses now and after each
+// change of them, until ctx ends. What set returns is logged.
+func FollowAddresses(ctx context.Context, log *slog.Logger, set func([]netip.Addr) error) error {
 	updates := make(chan netlink.AddrUpdate, 64)
 	done := make(chan struct{})
 	defer close(done)
@@ -20,7 +20,7 @@ func followAddresses(ctx context.Context, log *slog.Logger, set func([]netip.Add
 		return fmt.Errorf("follow the host's addresses: %w", err)
 	}
 	for {
-		own, err := ownAddresses()
+		own, err := OwnAddresses()
 		if err == nil {
 			err = set(own)
 		}
@@ -38,7 +38,8 @@ func followAddresses(ctx context.Context, log *slog.Logger, set func([]netip.Add
 	}
 }
 
-func ownAddresses() ([]netip.Addr, error) {
+// OwnAddresses returns the addresses that the host has in this network namespace.
+func OwnAddresses() ([]netip.Addr, error) {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, fmt.Errorf("list the host's addresses: %w", err)

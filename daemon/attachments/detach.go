@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf/link"
+	"github.com/headgate/headgate/internal/folderlock"
 	"github.com/headgate/headgate/maps"
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,7 @@ func DetachAll(pins string) (from []string, err error) {
 	if fs.Type != unix.BPF_FS_MAGIC {
 		return nil, fmt.Errorf("%s is not in a bpffs: say where the pins are with --pins", pins)
 	}
-	lock, err := lockDir(pins)
+	lock, err := folderlock.Take(pins)
 	if err != nil {
 		return nil, fmt.Errorf("detach: %w (ask that daemon: --socket PATH or -c FILE; or end it, then detach)", err)
 	}
@@ -85,4 +86,24 @@ func removePins(pins string) error {
 		return fmt.Errorf("remove %s: %w", pins, err)
 	}
 	return nil
+}
+
+// DetachUnused removes the pins once they are released and nothing is attached: maps that were pinned for
+// a gate that came to nothing would hold the memory of the bucket table until a
+// reboot.
+func (k *Keeper) DetachUnused() error {
+	have, err := Attached(k.pins)
+	if err != nil || len(have) > 0 {
+		return err
+	}
+	_, err = DetachAll(k.pins)
+	return err
+}
+
+// Discard removes a folder of pins that was made for nothing, as far as it can:
+// what went wrong has been told.
+func Discard(pins string) {
+	if _, err := DetachAll(pins); err != nil {
+		os.Remove(pins)
+	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ type pick struct {
 // already, then the bond before its members and the parent before what rides
 // on it. left says of each interface that only patterns stand for why it is left
 // out.
-func choose(items []string, s surroundings, held map[int]bool) (picks []pick, left []string) {
+func choose(items []string, s Surroundings, held map[int]bool) (picks []pick, left []string) {
 	picks = expand(items, s, held)
 	order := make([]int, len(picks))
 	for i := range order {
@@ -59,7 +59,7 @@ func choose(items []string, s surroundings, held map[int]bool) (picks []pick, le
 }
 
 // expand finds what each item stands for.
-func expand(items []string, s surroundings, held map[int]bool) []pick {
+func expand(items []string, s Surroundings, held map[int]bool) []pick {
 	var picks []pick
 	add := func(n nic, explicit bool) {
 		i := slices.IndexFunc(picks, func(p pick) bool { return p.index == n.index })
@@ -88,7 +88,7 @@ func expand(items []string, s surroundings, held map[int]bool) []pick {
 
 // standsFor reports whether an item stands for n. While there is no default
 // route at all, as during a change of address, auto keeps what is attached.
-func (s surroundings) standsFor(item string, n nic, held map[int]bool) bool {
+func (s Surroundings) standsFor(item string, n nic, held map[int]bool) bool {
 	if item != config.AutoInterfaces {
 		return config.MatchesInterface(item, n.name)
 	}
@@ -99,7 +99,7 @@ func (s surroundings) standsFor(item string, n nic, held map[int]bool) bool {
 }
 
 // missing words that an item stands for nothing.
-func (s surroundings) missing(item string) string {
+func (s Surroundings) missing(item string) string {
 	switch {
 	case item == config.AutoInterfaces:
 		return "there is no default route: waiting for one"
@@ -109,7 +109,7 @@ func (s surroundings) missing(item string) string {
 	return fmt.Sprintf("no such interface: waiting for it (there is %s)", s.names())
 }
 
-func (s surroundings) names() string {
+func (s Surroundings) names() string {
 	names := make([]string, len(s.nics))
 	for i, n := range s.nics {
 		names[i] = n.name
@@ -128,7 +128,7 @@ func explicitly(picks []pick, index int) bool {
 
 // rank orders who is attached where two would see the same packet; the lowest
 // first.
-func (s surroundings) rank(p pick, held map[int]bool) int {
+func (s Surroundings) rank(p pick, held map[int]bool) int {
 	const named, attached, member = 1000, 500, 100
 	r := 0
 	if !p.explicit {
@@ -147,7 +147,7 @@ func (s surroundings) rank(p pick, held map[int]bool) int {
 }
 
 // rival finds among taken one that sees packets of n too.
-func (s surroundings) rival(n nic, taken []nic) (nic, bool) {
+func (s Surroundings) rival(n nic, taken []nic) (nic, bool) {
 	for _, t := range taken {
 		if slices.Contains(s.below(n), t.index) || slices.Contains(s.below(t), n.index) {
 			return t, true
@@ -158,7 +158,7 @@ func (s surroundings) rival(n nic, taken []nic) (nic, bool) {
 
 // below returns the indices of all interfaces whose frames come in by n too:
 // the parent that it rides on, its members, and theirs.
-func (s surroundings) below(n nic) []int {
+func (s Surroundings) below(n nic) []int {
 	var all []int
 	todo := []nic{n}
 	for len(todo) > 0 {
@@ -175,7 +175,7 @@ func (s surroundings) below(n nic) []int {
 }
 
 // relation says how n and other, one of which is below the other, hang together.
-func (s surroundings) relation(n, other nic) string {
+func (s Surroundings) relation(n, other nic) string {
 	switch {
 	case n.master == other.index:
 		return fmt.Sprintf("%s is a member of %s %s", n.name, other.kind, other.name)
@@ -189,7 +189,7 @@ func (s surroundings) relation(n, other nic) string {
 
 // lonely says what a member of a bond leaves out when other members are not
 // attached.
-func (s surroundings) lonely(p pick, taken []nic) string {
+func (s Surroundings) lonely(p pick, taken []nic) string {
 	m, ok := s.byIndex(p.master)
 	if !ok || p.index == 0 || p.fault != "" || m.kind != "bond" && m.kind != "team" {
 		return ""

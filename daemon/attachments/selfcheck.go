@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/config"
 )
 
 // Some drivers lose every packet once an XDP program is attached, and cloud
@@ -43,13 +45,13 @@ type gatewayCheck struct {
 
 // gatewaysOf returns the gateways of an interface that is to be attached, as far
 // as they are known neighbours. Without one there is nothing to check.
-func (n *network) gatewaysOf(at nic) []gateway {
-	if n.unchecked[at.name] {
+func (k *Keeper) gatewaysOf(at nic) []gateway {
+	if k.unchecked[at.name] {
 		return nil
 	}
 	routes, err := defaultHops()
 	if err != nil {
-		n.log.Warn("no self-check of the gateway", "interface", at.name, "err", err)
+		k.log.Warn("no self-check of the gateway", "interface", at.name, "err", err)
 		return nil
 	}
 	var all []gateway
@@ -117,32 +119,32 @@ func answers(ctx context.Context, gateways []gateway, patience time.Duration) bo
 	return ctx.Err() != nil
 }
 
-// watchGateways asks for a check of gateways. The caller holds n.mu.
-func (n *network) watchGateways(h *hold, gateways []gateway) {
+// watchGateways asks for a check of gateways. The caller holds the lock.
+func (k *Keeper) watchGateways(h *hold, gateways []gateway) {
 	if len(gateways) == 0 {
 		return
 	}
-	n.checks = append(n.checks, gatewayCheck{h, gateways})
+	k.checks = append(k.checks, gatewayCheck{h, gateways})
 	select {
-	case n.checkDue <- struct{}{}:
+	case k.checkDue <- struct{}{}:
 	default:
 	}
 }
 
-// checkGateways makes the checks that are asked for, until ctx ends.
-func (n *network) checkGateways(ctx context.Context) error {
+// CheckGateways makes the checks that are asked for, until ctx ends.
+func (k *Keeper) CheckGateways(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-n.checkDue:
+		case <-k.checkDue:
 		}
-		n.mu.Lock()
-		due := n.checks
-		n.checks = nil
-		n.mu.Unlock()
+		k.owner.Lock.Lock()
+		due := k.checks
+		k.checks = nil
+		k.owner.Lock.Unlock()
 		for _, c := range due {
-			n.checkGateway(ctx, c, gatewayPatience)
+			k.checkGateway(ctx, c, gatewayPatience)
 		}
 	}
 }
@@ -150,12 +152,12 @@ func (n *network) checkGateways(ctx context.Context) error {
 // checkGateway takes the program off an interface whose gateways do not answer
 // any more, and asks them again. If they then do, the program was the cause, and
 // the interface is left alone until a reload; else it is put back.
-func (n *network) checkGateway(ctx context.Context, c gatewayCheck, patience time.Duration) {
+func (k *Keeper) checkGateway(ctx context.Context, c gatewayCheck, patience time.Duration) {
 	if answers(ctx, c.gateways, patience) {
-		n.log.Info("self-check: the gateway answers", "interface", c.hold.name)
+		k.log.Info("self-check: the gateway answers", "interface", c.hold.name)
 		return
 	}
-	name, ok := n.takeOffDark(c)
+	name, ok := k.takeOffDark(c)
 	if !ok {
 		return
 	}
@@ -163,37 +165,43 @@ func (n *network) checkGateway(ctx context.Context, c gatewayCheck, patience tim
 	if ctx.Err() != nil {
 		return // the daemon ends: what did not pass the check stays off
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.gate == nil || n.detached || n.leave[name] == "" {
+	k.owner.Lock.Lock()
+	defer k.owner.Lock.Unlock()
+	cfg := k.owner.Config()
+	if k.gate == nil || cfg == nil || k.leave[name] == "" {
 		return // a reload or a detach came between
 	}
 	if back {
-		n.leave[name] = fmt.Sprintf("with the program attached the gateway %s did not answer, without it it does: left unfiltered so that the host is not cut off; try network.attach_mode: generic, `headgate reload` attaches again", c)
+		k.leave[name] = fmt.Sprintf("with the program attached the gateway %s did not answer, without it it does: left unfiltered so that the host is not cut off; try network.attach_mode: generic, `headgate reload` attaches again", c)
 	} else {
-		delete(n.leave, name)
-		n.unchecked[name] = true
-		n.log.Warn("self-check: the gateway does not answer without the program either: attaching again", "interface", name, "gateway", c.String())
+		delete(k.leave, name)
+		k.unchecked[name] = true
+		k.log.Warn("self-check: the gateway does not answer without the program either: attaching again", "interface", name, "gateway", c.String())
 	}
-	if _, err := n.align(n.now, false); err != nil {
-		n.log.Error("hold interfaces to the config", "err", err)
+	k.restore(cfg)
+}
+
+// restore is Restore, with an error told to the log.
+func (k *Keeper) restore(cfg *config.Config) {
+	if err := k.Restore(cfg); err != nil {
+		k.log.Error("hold interfaces to the config", "err", err)
 	}
 }
 
 // takeOffDark takes the program off, if it is still the one that the check is
 // of, and keeps it off for now.
-func (n *network) takeOffDark(c gatewayCheck) (name string, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.held[c.hold.index] != c.hold {
+func (k *Keeper) takeOffDark(c gatewayCheck) (name string, ok bool) {
+	k.owner.Lock.Lock()
+	defer k.owner.Lock.Unlock()
+	if k.held[c.hold.index] != c.hold {
 		return "", false
 	}
 	name = c.hold.name
-	n.log.Error("self-check: the gateway does not answer any more: detaching", "interface", name, "gateway", c.String())
-	n.leave[name] = fmt.Sprintf("the gateway %s does not answer since the program was attached: trying without", c)
-	n.letGo(c.hold)
-	if _, err := n.align(n.now, false); err != nil {
-		n.log.Error("hold interfaces to the config", "err", err)
+	k.log.Error("self-check: the gateway does not answer any more: detaching", "interface", name, "gateway", c.String())
+	k.leave[name] = fmt.Sprintf("the gateway %s does not answer since the program was attached: trying without", c)
+	k.letGo(c.hold)
+	if cfg := k.owner.Config(); cfg != nil {
+		k.restore(cfg)
 	}
 	return name, true
 }

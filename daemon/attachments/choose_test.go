@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"slices"
@@ -9,8 +9,8 @@ import (
 // rack is a host with one of everything: two members in a bond, a VLAN device
 // on the bond and one on eth2, a bridge over eth2's VLAN device and a veth, a
 // macvlan on eth3.
-func rack() surroundings {
-	return surroundings{nics: []nic{
+func rack() Surroundings {
+	return Surroundings{nics: []nic{
 		{name: "lo", index: 1, kind: "device"},
 		{name: "eth0", index: 2, kind: "device", master: 10},
 		{name: "eth1", index: 3, kind: "device", master: 10},

@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 // inspect holds what the daemon has attached against what the kernel says. What
 // has gone with its interface is let go; what others took away is put back, or,
 // without repair, told in faults.
-func (n *network) inspect(s surroundings, repair bool, faults map[string]string) {
-	for index, h := range n.held {
+func (k *Keeper) inspect(s Surroundings, repair bool, faults map[string]string) {
+	for index, h := range k.held {
 		at, there := s.byIndex(index)
 		info, err := h.link.Info()
 		if err != nil {
@@ -19,16 +19,16 @@ func (n *network) inspect(s surroundings, repair bool, faults map[string]string)
 		on := info.XDP()
 		switch {
 		case on.Ifindex == 0 && there:
-			n.forced(h, at.name, repair)
+			k.forced(h, at.name, repair)
 		case on.Ifindex != uint32(index) || !there || !runsNow(at, uint32(info.Program)):
-			n.log.Info("interface has gone", "interface", h.name)
-			n.letGo(h)
+			k.log.Info("interface has gone", "interface", h.name)
+			k.letGo(h)
 		default:
-			n.inspectProgram(h, at, uint32(info.Program), repair, faults)
+			k.inspectProgram(h, at, uint32(info.Program), repair, faults)
 		}
 	}
-	n.pinFault = n.inspectPins(repair)
-	n.rename(s)
+	k.pinFault = k.inspectPins(repair)
+	k.rename(s)
 }
 
 // runsNow asks again where at, which was looked at before, runs another
@@ -41,36 +41,36 @@ func runsNow(at nic, program uint32) bool {
 	if err != nil {
 		return true // nothing is taken off on a guess
 	}
-	again, ok := surroundings{nics: all}.byIndex(at.index)
+	again, ok := Surroundings{nics: all}.byIndex(at.index)
 	return ok && again.runs(program)
 }
 
 // letGo forgets a hold whose interface is no longer here. Where it went to
 // another network namespace the program comes off: no one would govern it there.
-func (n *network) letGo(h *hold) {
-	delete(n.held, h.index)
+func (k *Keeper) letGo(h *hold) {
+	delete(k.held, h.index)
 	if err := h.release(); err != nil {
-		n.log.Error("let go of an interface that has gone", "interface", h.name, "err", err)
+		k.log.Error("let go of an interface that has gone", "interface", h.name, "err", err)
 	}
 }
 
 // forced tells of a program that was taken off an interface that is still there.
-func (n *network) forced(h *hold, name string, repair bool) {
+func (k *Keeper) forced(h *hold, name string, repair bool) {
 	const how = "its program was detached by force, as `bpftool link detach` does"
-	delete(n.held, h.index)
+	delete(k.held, h.index)
 	if err := h.forget(); err != nil {
-		n.log.Error("remove the pin of a detached program", "interface", name, "err", err)
+		k.log.Error("remove the pin of a detached program", "interface", name, "err", err)
 	}
 	if repair {
-		n.lost[name] = how
+		k.lost[name] = how
 		return
 	}
-	n.leave[name] = how + ", and network.repair is off: `headgate reload` attaches again"
+	k.leave[name] = how + ", and network.repair is off: `headgate reload` attaches again"
 }
 
 // inspectProgram puts our program back into our link, if another was put there.
-func (n *network) inspectProgram(h *hold, at nic, program uint32, repair bool, faults map[string]string) {
-	ours, err := n.programs().ids()
+func (k *Keeper) inspectProgram(h *hold, at nic, program uint32, repair bool, faults map[string]string) {
+	ours, err := k.programs().ids()
 	if err == nil && slices.Contains(ours, program) {
 		return
 	}
@@ -80,50 +80,50 @@ func (n *network) inspectProgram(h *hold, at nic, program uint32, repair bool, f
 		return
 	}
 	if err == nil {
-		err = n.programs().update(h.link, at.name)
+		err = k.programs().update(h.link, at.name)
 	}
 	if err != nil {
 		faults[at.name] = fmt.Sprintf("%s, which cannot be put back: %v", what, err)
 		return
 	}
-	n.repaired(repairProgram, at.name, what+": put back")
+	k.repaired(repairProgram, at.name, what+": put back")
 }
 
 // rename lets holds and their pins follow the names of their interfaces. Two may
 // have changed names, so all old pins go first: the links are open meanwhile.
-func (n *network) rename(s surroundings) {
+func (k *Keeper) rename(s Surroundings) {
 	var moved []*hold
-	for index, h := range n.held {
+	for index, h := range k.held {
 		at, ok := s.byIndex(index)
-		if !ok || h.name == at.name && h.pin == pinPath(n.pins, at.name) {
+		if !ok || h.name == at.name && h.pin == pinPath(k.pins, at.name) {
 			continue
 		}
 		if h.name != at.name {
-			n.log.Info("interface was renamed", "interface", at.name, "was", h.name)
+			k.log.Info("interface was renamed", "interface", at.name, "was", h.name)
 		}
 		h.name = at.name
 		moved = append(moved, h)
 	}
 	for _, h := range moved {
 		if err := h.link.Unpin(); err != nil {
-			n.log.Error("move the pin of a renamed interface", "interface", h.name, "err", err)
+			k.log.Error("move the pin of a renamed interface", "interface", h.name, "err", err)
 		}
 	}
 	for _, h := range moved {
-		if err := h.repin(pinPath(n.pins, h.name)); err != nil {
-			n.log.Error("move the pin of a renamed interface", "interface", h.name, "err", err)
+		if err := h.repin(pinPath(k.pins, h.name)); err != nil {
+			k.log.Error("move the pin of a renamed interface", "interface", h.name, "err", err)
 		}
 	}
 }
 
 // sound reports whether all that the daemon holds is as it left it: a few system
 // calls an interface, for what raises no event.
-func (n *network) sound() bool {
-	ours, err := n.programs().ids()
-	if err != nil || n.pinFault != "" || n.lostPins() != "" {
+func (k *Keeper) sound() bool {
+	ours, err := k.programs().ids()
+	if err != nil || k.pinFault != "" || k.lostPins() != "" {
 		return false
 	}
-	for index, h := range n.held {
+	for index, h := range k.held {
 		info, err := h.link.Info()
 		if err != nil || info.XDP().Ifindex != uint32(index) || !slices.Contains(ours, uint32(info.Program)) {
 			return false

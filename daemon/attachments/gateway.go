@@ -1,4 +1,4 @@
-package daemon
+package attachments
 
 import (
 	"fmt"
@@ -18,9 +18,9 @@ var far = []net.IP{
 	net.ParseIP("2000::1"), net.ParseIP("2a00::1"), net.ParseIP("3fff:ffff::1"),
 }
 
-// defaultGateways returns the next hops of the host's default routes as they
+// DefaultGateways returns the next hops of the host's default routes as they
 // are now; none on a host without one.
-func defaultGateways() ([]netip.Addr, error) {
+func DefaultGateways() ([]netip.Addr, error) {
 	hops, err := defaultHops()
 	var all []netip.Addr
 	for _, h := range hops {
