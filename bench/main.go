@@ -40,6 +40,7 @@ var parts = []struct {
 	{"packet", packetPart},
 	{"flood", floodPart},
 	{"http", httpPart},
+	{"http-proxy", proxyPart},
 }
 
 func main() {
@@ -73,7 +74,7 @@ func partNames() string {
 func run(ctx context.Context, part, out string, o options) error {
 	var all []Result
 	for _, p := range parts {
-		if part != "" && part != p.name {
+		if part != "" && part != p.name && !strings.HasPrefix(p.name, part+"-") {
 			continue
 		}
 		results, err := p.run(ctx, o)
