@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -25,7 +26,18 @@ type Result struct {
 	Unit  string  `json:"unit"`
 	Ratio float64 `json:"ratio"`
 	To    string  `json:"ratio_to"` // the name of the line that Ratio is to
+
+	Spread *Spread `json:"spread,omitempty"` // of Value over the rounds, where it is a median
+	Floor  string  `json:"floor,omitempty"`  // what Ratio has to hold
 }
+
+// Spread is the least and the most of several rounds.
+type Spread struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+func spread(values []float64) *Spread { return &Spread{slices.Min(values), slices.Max(values)} }
 
 // options are what the parts may be asked for.
 type options struct {
@@ -41,10 +53,11 @@ var parts = []struct {
 	{"flood", floodPart},
 	{"http", httpPart},
 	{"http-proxy", proxyPart},
+	{"http-proxy", proxyPart},
 }
 
 func main() {
-	part := flag.String("part", "", "run only this `part`: "+partNames())
+	part := flag.String("part", "", "run only this `part`, and those whose names go on from it: "+partNames())
 	out := flag.String("o", "bench/latest.json", "write the results to this `file`")
 	var o options
 	flag.BoolVar(&o.allPeers, "all-peers", false, "compare with more: xdp-filter in the flood")
@@ -98,13 +111,28 @@ func run(ctx context.Context, part, out string, o options) error {
 
 func printTable(results []Result) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "name\tvalue\tunit\tratio\tto")
+	fmt.Fprintln(w, "name\tvalue\tspread\tunit\tratio\tfloor\tto")
 	for _, r := range results {
 		ratio := ""
 		if r.To != "" {
 			ratio = fmt.Sprintf("%.2f", r.Ratio)
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%s\t%s\t%s\n", r.Name, r.Value, r.Unit, ratio, r.To)
+		over := ""
+		if r.Spread != nil {
+			over = fmt.Sprintf("%.*f to %.*f", digits(r.Spread.Low), r.Spread.Low, digits(r.Spread.Low), r.Spread.High)
+		}
+		fmt.Fprintf(w, "%s\t%.*f\t%s\t%s\t%s\t%s\t%s\n", r.Name, digits(r.Value), r.Value, over, r.Unit, ratio, r.Floor, r.To)
 	}
 	return w.Flush()
+}
+
+// digits is how many are shown after the point.
+func digits(value float64) int {
+	switch {
+	case value < 10:
+		return 2
+	case value < 1000:
+		return 1
+	}
+	return 0
 }
