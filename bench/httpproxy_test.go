@@ -10,13 +10,17 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
+// smokeKeys are fewer than the connections of the loads, so that at least one is
+// refused however slow the host is.
+const smokeKeys, smokeConns = 4, 8
+
 // proxies puts all products in place that this host has.
 func proxies(t *testing.T) *proxyBench {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the HTTP gate runs as another user")
 	}
-	b, err := newProxyBench(t.Context(), t.TempDir())
+	b, err := newProxyBench(t.Context(), t.TempDir(), smokeKeys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +46,7 @@ func proxies(t *testing.T) *proxyBench {
 func TestProxies(t *testing.T) {
 	b := proxies(t)
 	for _, p := range b.proxies {
-		d, err := b.drive(p, load.Load{Connections: 8, For: 150 * time.Millisecond})
+		d, err := b.drive(p, load.Load{Connections: smokeConns, For: 100 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,12 +54,12 @@ func TestProxies(t *testing.T) {
 		switch {
 		case !p.Refuse && refused > 0:
 			t.Errorf("%s refused %d of %d", p.name(), refused, d.Sent)
-		case p.Refuse && (passed == 0 || passed > 2*proxyKeys):
-			t.Errorf("%s let %d of %d pass, want about one for each of %d keys", p.name(), passed, d.Sent, proxyKeys)
+		case p.Refuse && (passed == 0 || passed > 2*smokeKeys):
+			t.Errorf("%s let %d of %d pass, want about one for each of %d keys", p.name(), passed, d.Sent, smokeKeys)
 		}
 	}
 	results, err := b.measure(proxyPlan{
-		rounds: 2, connections: 4, warm: 20 * time.Millisecond, round: 60 * time.Millisecond, shares: []float64{0.2},
+		rounds: 2, connections: smokeConns, round: 100 * time.Millisecond, shares: []float64{0.4},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -125,5 +129,27 @@ func TestProxyResults(t *testing.T) {
 	}
 	if got := r.slowest(); got != 90 {
 		t.Errorf("the slowest does %v req/s, want 90", got)
+	}
+}
+
+// A part's name runs it alone, and what goes on from it.
+func TestPartNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range parts {
+		if seen[p.name] {
+			t.Errorf("part %s is there twice", p.name)
+		}
+		seen[p.name] = true
+	}
+	for name, want := range map[string]string{"http": "http, http-proxy", "http-proxy": "http-proxy", "flood": "flood", "": partNames()} {
+		var got []string
+		for _, p := range parts {
+			if p.partOf(name) {
+				got = append(got, p.name)
+			}
+		}
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("part %q runs %s, want %s", name, got, want)
+		}
 	}
 }

@@ -17,13 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// proxyKeys is how many API keys the load has.
-const proxyKeys = 1000
-
 // proxyBench is all proxies in place, each a process of its own, with one upstream
 // behind them. They have CPUs to themselves, the load and the upstream the others.
 type proxyBench struct {
 	ctx                 context.Context
+	keys                int // API keys of the load
 	dir                 string
 	headgate, loader    string // binaries
 	proxyCPUs, loadCPUs []int
@@ -32,9 +30,10 @@ type proxyBench struct {
 	proxies             []*proxyUnder
 }
 
-// newProxyBench builds what it needs in dir and starts the upstream.
-func newProxyBench(ctx context.Context, dir string) (*proxyBench, error) {
-	b := &proxyBench{ctx: ctx, dir: dir, headgate: filepath.Join(dir, "headgate"), loader: filepath.Join(dir, "load")}
+// newProxyBench builds what it needs in dir and starts the upstream. The load will
+// have so many API keys.
+func newProxyBench(ctx context.Context, dir string, keys int) (*proxyBench, error) {
+	b := &proxyBench{ctx: ctx, keys: keys, dir: dir, headgate: filepath.Join(dir, "headgate"), loader: filepath.Join(dir, "load")}
 	var err error
 	if b.proxyCPUs, b.loadCPUs, err = halves(); err != nil {
 		return nil, err
@@ -157,7 +156,7 @@ type driven struct {
 
 // drive sends p a load and returns what came of it.
 func (b *proxyBench) drive(p *proxyUnder, l load.Load) (driven, error) {
-	l.URL, l.Keys = "http://"+p.Listen+"/item", proxyKeys
+	l.URL, l.Keys = "http://"+p.Listen+"/item", b.keys
 	text, err := json.Marshal(l)
 	if err != nil {
 		return driven{}, err

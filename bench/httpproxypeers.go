@@ -89,7 +89,7 @@ func (k proxyKind) start(b *proxyBench, limits, refuse bool) (*proxyUnder, error
 		return nil, err
 	}
 	config := filepath.Join(p.Dir, k.config)
-	if err := p.write(config); err != nil {
+	if err := p.write(config, b.keys); err != nil {
 		return nil, err
 	}
 	args := k.args(b.headgate, config, p.Dir)
@@ -102,8 +102,8 @@ func (k proxyKind) start(b *proxyBench, limits, refuse bool) (*proxyUnder, error
 	return p, nil
 }
 
-// write fills in the config, and the key file beside it.
-func (p *proxyUnder) write(config string) error {
+// write fills in the config, and a file of so many keys beside it.
+func (p *proxyUnder) write(config string, keys int) error {
 	t, err := template.ParseFS(proxyConfigs, "proxies/"+p.config)
 	if err != nil {
 		return err
@@ -115,11 +115,11 @@ func (p *proxyUnder) write(config string) error {
 	if err := os.WriteFile(config, text.Bytes(), 0o644); err != nil {
 		return err
 	}
-	var keys bytes.Buffer
-	for i := range proxyKeys {
-		fmt.Fprintf(&keys, "- {sha256: %x, owner: owner-%d}\n", sha256.Sum256([]byte(load.Key(i))), i)
+	var known bytes.Buffer
+	for i := range keys {
+		fmt.Fprintf(&known, "- {sha256: %x, owner: owner-%d}\n", sha256.Sum256([]byte(load.Key(i))), i)
 	}
-	return os.WriteFile(filepath.Join(p.Dir, "keys.yaml"), keys.Bytes(), 0o600)
+	return os.WriteFile(filepath.Join(p.Dir, "keys.yaml"), known.Bytes(), 0o600)
 }
 
 // here returns an error where this host lacks what the proxy needs.

@@ -44,15 +44,21 @@ type options struct {
 	allPeers bool // also compare with what few hosts have at hand
 }
 
-// parts are the benchmarks by name, in the order in which they run.
-var parts = []struct {
+type part struct {
 	name string
 	run  func(context.Context, options) ([]Result, error)
-}{
+}
+
+// partOf reports whether p runs when name is asked for; empty asks for all.
+func (p part) partOf(name string) bool {
+	return name == "" || p.name == name || strings.HasPrefix(p.name, name+"-")
+}
+
+// parts are the benchmarks by name, in the order in which they run.
+var parts = []part{
 	{"packet", packetPart},
 	{"flood", floodPart},
 	{"http", httpPart},
-	{"http-proxy", proxyPart},
 	{"http-proxy", proxyPart},
 }
 
@@ -87,7 +93,7 @@ func partNames() string {
 func run(ctx context.Context, part, out string, o options) error {
 	var all []Result
 	for _, p := range parts {
-		if part != "" && part != p.name && !strings.HasPrefix(p.name, part+"-") {
+		if !p.partOf(part) {
 			continue
 		}
 		results, err := p.run(ctx, o)

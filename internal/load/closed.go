@@ -41,7 +41,7 @@ func Closed(ctx context.Context, l Load) (Report, error) {
 		})
 	}
 	all.Wait()
-	total := Report{Seconds: l.For.Seconds()}
+	var total Report
 	for _, r := range reports {
 		total.Add(r)
 	}
@@ -71,11 +71,12 @@ func (c *caller) loop(ctx context.Context, from, until time.Time) Report {
 			continue
 		}
 		r.Sent++
-		if now.After(until) {
-			return r
-		}
 		if now.After(from) {
 			r.Answers[status]++
+			r.Seconds = now.Sub(from).Seconds()
+		}
+		if now.After(until) {
+			return r
 		}
 	}
 	return r

@@ -16,7 +16,7 @@ import (
 type Load struct {
 	URL         string        // http://HOST:PORT/PATH
 	Keys        int           // at least 1
-	Connections int           // of a closed loop, and as many idle ones of an open one; at least 1
+	Connections int           // at least 1; an open loop opens more as it needs them
 	Rate        int           // requests a second of an open loop; 0: a closed one
 	Warm        time.Duration // before what is measured
 	For         time.Duration // that is measured
@@ -56,12 +56,13 @@ func QuantilesOf(list []time.Duration) Quantiles {
 	return Quantiles{at(500), at(990), at(999)}
 }
 
-// Add counts what else came of the same load.
+// Add counts what came of the same load at the same time.
 func (r *Report) Add(other Report) {
 	if r.Answers == nil {
 		r.Answers = map[int]uint64{}
 	}
 	r.Sent += other.Sent
+	r.Seconds = max(r.Seconds, other.Seconds)
 	for status, n := range other.Answers {
 		r.Answers[status] += n
 	}

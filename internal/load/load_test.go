@@ -79,7 +79,7 @@ func TestClosed(t *testing.T) {
 	if err := got.Check(http.StatusOK); err != nil {
 		t.Fatal(err)
 	}
-	if got.Sent != uint64(seen.Load()) || got.Answers[200]+got.Answers[429] > got.Sent || got.Answers[429] == 0 || len(got.Answers) != 2 || got.Seconds != 0.2 {
+	if got.Sent != uint64(seen.Load()) || got.Answers[200]+got.Answers[429] > got.Sent || got.Answers[429] == 0 || len(got.Answers) != 2 || got.Seconds < 0.2 {
 		t.Errorf("%+v, and the server saw %d", got, seen.Load())
 	}
 	if n, most := conns.Load(), 3+seen.Load()/10; n > most {

@@ -10,19 +10,26 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// patience is how long one answer may take.
-const patience = 10 * time.Second
+const (
+	// patience is how long one answer may take.
+	patience = 10 * time.Second
+	// mostOpen bounds the connections, all of which are kept: with fewer kept a
+	// proxy that is slow for a moment is met by a storm of new ones, and never
+	// recovers.
+	mostOpen = 256
+)
 
 // open drives l in an open loop: requests begin at a fixed rate however slow the
 // answers are, on as many connections as that takes. A closed loop would ask less
-// while the proxy is slow, and so miss most of what is slow.
+// while the proxy is slow, and so miss most of what is slow. With all connections
+// busy it falls behind, which its report shows.
 func open(ctx context.Context, l load.Load) (load.Report, error) {
 	targets := make([]vegeta.Target, l.Keys)
 	for i := range targets {
 		targets[i] = vegeta.Target{Method: http.MethodGet, URL: l.URL, Header: http.Header{load.KeyHeader: {load.Key(i)}}}
 	}
 	attacker := vegeta.NewAttacker(
-		vegeta.Connections(l.Connections), vegeta.Workers(uint64(l.Connections)),
+		vegeta.Connections(mostOpen), vegeta.Workers(uint64(l.Connections)), vegeta.MaxWorkers(mostOpen),
 		vegeta.Timeout(patience), vegeta.Redirects(vegeta.NoFollow), vegeta.HTTP2(false),
 	)
 	defer context.AfterFunc(ctx, func() { attacker.Stop() })()
