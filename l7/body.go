@@ -13,24 +13,14 @@ import (
 // long the whole takes is not limited.
 const bodyIdle = time.Minute
 
-// drainTime is how long is waited for the rest of a body that nobody reads. The
-// server reads 256 kB of it at most, so that the connection can be used again.
-const drainTime = 5 * time.Second
-
-// hurry bounds the wait for what is left of the body of r, which was answered.
-func hurry(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
-	}
-}
-
 // body is a request's body whose sender must not fall silent. The way to the
 // upstream reads and closes it, perhaps after the request was answered: by then
 // the connection's deadlines are the server's alone.
 type body struct {
 	io.ReadCloser
-	conn *http.ResponseController
-	idle time.Duration
+	request *http.Request // that it is of
+	conn    *http.ResponseController
+	idle    time.Duration
 
 	trailers *trailers // nil: none are passed on
 
@@ -47,7 +37,7 @@ func newBody(w http.ResponseWriter, r *http.Request, idle time.Duration) *body {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	return &body{ReadCloser: r.Body, conn: http.NewResponseController(w), idle: idle}
+	return &body{ReadCloser: r.Body, request: r, conn: http.NewResponseController(w), idle: idle}
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -96,8 +86,10 @@ func (b *body) end(err error) {
 	case b.closed:
 	case err != nil && err != io.EOF && !errors.Is(err, os.ErrDeadlineExceeded):
 		b.broken = true
+		endInput(b.request)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.stalled = true
+		endInput(b.request)
 	case !b.stalled:
 		b.conn.SetReadDeadline(time.Time{})
 	}

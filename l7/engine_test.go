@@ -286,7 +286,7 @@ func benchPolicy(t testing.TB, rules int) *policy {
 
 // benchRequest has a context such as the server makes for requests of HTTP/1.
 func benchRequest(t testing.TB) *http.Request {
-	ctx := context.WithValue(keepOrigin(t.Context(), nil), http.LocalAddrContextKey, new(net.TCPAddr))
+	ctx := context.WithValue(keepConnection(t.Context(), nil), http.LocalAddrContextKey, new(net.TCPAddr))
 	ctx, end := context.WithCancel(ctx)
 	t.Cleanup(end)
 	ctx, end = context.WithCancel(ctx)

@@ -1,11 +1,8 @@
 package l7
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
 
 	"github.com/headgate/headgate/limit"
 )
@@ -27,26 +24,17 @@ type origin struct {
 // client. An idle connection keeps it, and must not keep a whole policy.
 type edition struct{ _ byte }
 
-// originKey finds an *atomic.Pointer[origin] in the context of a request.
-type originKey struct{}
-
-// keepOrigin is a http.Server.ConnContext. The address is not asked for before a
-// request is there: with the PROXY protocol it comes with the first bytes.
-func keepOrigin(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, originKey{}, new(atomic.Pointer[origin]))
-}
-
 // origin returns where r comes from. What a connection keeps is that of the
 // policy of its last request.
 func (p *policy) origin(r *http.Request) *origin {
-	kept, _ := r.Context().Value(originKey{}).(*atomic.Pointer[origin])
-	if kept == nil {
+	c := connectionOf(r)
+	if c == nil {
 		return p.newOrigin(r)
 	}
-	o := kept.Load()
+	o := c.origin.Load()
 	if o == nil || o.edition != p.edition {
 		o = p.newOrigin(r)
-		kept.Store(o)
+		c.origin.Store(o)
 	}
 	return o
 }

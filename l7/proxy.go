@@ -83,21 +83,24 @@ func (b *buffers) Put(buf []byte) { b.pool.Put((*[32 << 10]byte)(buf)) }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	policy := p.gate.policy.Load()
-	v := &visit{ResponseWriter: w, gate: p.gate, policy: policy, dialect: p.dialect, origin: r.Header["Origin"], last: endsConnection(r)}
+	v := &visit{hearer: hearer{ResponseWriter: w}, gate: p.gate, policy: policy, dialect: p.dialect, origin: r.Header["Origin"], last: endsConnection(r), large: isLarge(r)}
 	if v.dialect == "" {
 		v.dialect = policy.answers.dialect
 	}
 	if policy.access != nil {
 		v.request, v.began, v.verdict = r, p.gate.Wall(), verdictPassed
 	}
-	defer p.finish(v)
+	// An upstream, or the gate, may answer before all is read: without this, the
+	// server would swallow the rest of the body first. Only HTTP/1 needs it.
+	http.NewResponseController(w).EnableFullDuplex()
+	defer p.finish(v, r)
 	d := newDecision(policy)
 	defer d.release()
 	if p.decide(v, d, r) {
 		p.pass(v, r)
 		return
 	}
-	hurry(w, r)
+	v.linger(r)
 }
 
 // decide judges r and answers it, or reports that it passes.
@@ -165,20 +168,25 @@ func (p *proxy) route(r *http.Request, d *decision) (*upstream, bool) {
 
 // pass relays r.
 func (p *proxy) pass(v *visit, r *http.Request) {
-	// An upstream may answer before it has read all: without this, the server
-	// would swallow the rest of the body. Only HTTP/1 needs it.
-	http.NewResponseController(v.ResponseWriter).EnableFullDuplex()
+	if r.ProtoMajor > 1 {
+		p.gate.listening.add(&v.hearer)
+		defer p.gate.listening.remove(&v.hearer)
+	}
 	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 	if v.body = newBody(v.ResponseWriter, r, p.gate.bodyIdle); v.body != nil {
 		r.Body = v.body
 	}
 	p.relay.ServeHTTP(v, r)
+	if !v.relayed {
+		v.linger(r)
+	}
 }
 
 // finish ends a visit. A panic costs this request and no other: it is answered
 // where that is still possible, and logged.
-func (p *proxy) finish(v *visit) {
+func (p *proxy) finish(v *visit, r *http.Request) {
 	v.leave()
+	p.gate.noteReset(r, &v.asker)
 	fault := recover()
 	if fault == nil {
 		v.log()

@@ -136,7 +136,7 @@ func (c *proxiedConn) Read(b []byte) (int, error) {
 	case c.in.Buffered() > 0:
 		return c.in.Read(b)
 	}
-	return c.TCPConn.Read(b)
+	return c.steadyConn.Read(b)
 }
 
 // WriteTo keeps the header's reader in the way of what io.Copy would read.

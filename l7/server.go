@@ -52,11 +52,14 @@ type Gate struct {
 	connections *connections
 	ended       ended
 	deafTime    time.Duration
+	drainTime   time.Duration
+	listening   listening
 	bodyIdle    time.Duration
 
-	panics    atomic.Uint64
-	lastPanic atomic.Uint64 // when one was last logged, in ticks
-	proxyTime time.Duration // for a header of the PROXY protocol
+	panics     atomic.Uint64
+	lastPanic  atomic.Uint64 // when one was last logged, in ticks
+	headerTime time.Duration
+	proxyTime  time.Duration // for a header of the PROXY protocol
 
 	blur   blur // of partition keys
 	access *accessLog
@@ -80,12 +83,13 @@ func New(log *slog.Logger) *Gate {
 		Wall:        time.Now,
 		blur:        newBlur(),
 		log:         log,
-		connections: newConnections(), ended: newEnded(), deafTime: deafTime, bodyIdle: bodyIdle, proxyTime: headerTimeout,
+		connections: newConnections(), ended: newEnded(), deafTime: deafTime, drainTime: drainTime, bodyIdle: bodyIdle, headerTime: headerTimeout, proxyTime: headerTimeout,
 		store:   limit.NewStore(limit.DefaultMemory),
 		access:  newAccessLog(),
 		servers: map[*http.Server]struct{}{},
 		stop:    make(chan struct{}),
 	}
+	g.listening.round.Store(1)
 	g.store.Wall = func() time.Time { return g.Wall() }
 	return g
 }
@@ -222,7 +226,7 @@ func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, erro
 	}
 	srv := &http.Server{
 		Handler:           door,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: g.headerTime,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		TLSConfig:         secured,
@@ -231,7 +235,7 @@ func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, erro
 			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
 			MaxReadFrameSize: 64 << 10, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
 		},
-		ConnContext:                  keepOrigin,
+		ConnContext:                  keepConnection,
 		ConnState:                    fresh.follow,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is held to the rules too
 		ErrorLog:                     log.New(io.Discard, "", 0),
@@ -247,6 +251,7 @@ func (g *Gate) open(l config.Listener, fresh *young) (*http.Server, *proxy, erro
 	if !g.sweeps {
 		g.sweeps = true
 		go g.sweep()
+		go g.watchDeaf()
 	}
 	return srv, door, nil
 }

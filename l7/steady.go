@@ -19,21 +19,23 @@ type steadyConn struct {
 	gate *Gate
 
 	begun bool        // something was read
-	over  bool        // nothing more is
+	over  atomic.Bool // nothing more is
 	own   atomic.Bool // whoever has the connection set a deadline of its own
 }
 
 func (c *steadyConn) Read(b []byte) (int, error) {
-	n, err := c.TCPConn.Read(b)
-	if !c.begun && n > 0 {
-		c.begun, c.over = true, beginsProxied(b[:n])
-		if c.over {
-			c.gate.end(EndUnexpected, peerAddr(c.RemoteAddr()))
-			c.SetLinger(0)
-			c.Close()
-		}
+	if c.over.Load() {
+		return 0, io.EOF
 	}
-	if c.over {
+	n, err := c.TCPConn.Read(b)
+	if c.begun || n == 0 {
+		return n, err
+	}
+	if c.begun = true; beginsProxied(b[:n]) {
+		c.gate.end(EndUnexpected, peerAddr(c.RemoteAddr()))
+		c.endInput()
+		c.SetLinger(0)
+		c.Close()
 		return 0, io.EOF
 	}
 	return n, err
@@ -44,6 +46,10 @@ func (c *steadyConn) Read(b []byte) (int, error) {
 func beginsProxied(b []byte) bool {
 	return bytes.HasPrefix(b, []byte("PROXY ")) || bytes.HasPrefix(b, []byte("\r\n\r\n\x00\r\nQUIT\n"))
 }
+
+// endInput makes the connection end for whoever reads from it; what is still to
+// be sent is sent.
+func (c *steadyConn) endInput() { c.over.Store(true) }
 
 func (c *steadyConn) Write(b []byte) (n int, err error) {
 	for {

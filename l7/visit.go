@@ -11,7 +11,7 @@ type visitKey struct{}
 // visit is one request on its way through the proxy, and what its answer is
 // written to.
 type visit struct {
-	http.ResponseWriter
+	hearer
 	gate     *Gate
 	policy   *policy
 	dialect  config.Dialect
@@ -24,6 +24,7 @@ type visit struct {
 	target   *target // that it is at; nil: at none
 	wrote    bool
 	last     bool // its connection brings no further request
+	large    bool // it has a large body on HTTP/1
 	access        // for the log
 }
 
@@ -39,7 +40,7 @@ func (v *visit) WriteHeader(status int) {
 			v.Header()["Content-Type"] = nil // none is guessed: the upstream said nothing
 		}
 		v.complete(status, v.Header())
-		if v.last {
+		if v.last || v.large && v.body == nil { // the latter was not relayed
 			v.Header()["Connection"] = []string{"close"}
 		}
 	}
@@ -62,7 +63,16 @@ func (v *visit) Write(b []byte) (int, error) {
 	if !v.wrote {
 		v.WriteHeader(http.StatusOK)
 	}
+	v.gate.listening.begin(&v.hearer)
 	n, err := v.ResponseWriter.Write(b)
+	v.hearer.end()
 	v.sent += int64(n)
 	return n, err
+}
+
+// FlushError sends what was written.
+func (v *visit) FlushError() error {
+	v.gate.listening.begin(&v.hearer)
+	defer v.hearer.end()
+	return http.NewResponseController(v.ResponseWriter).Flush()
 }
