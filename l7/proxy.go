@@ -24,8 +24,15 @@ type proxy struct {
 	stopping context.CancelFunc // of the checks
 }
 
-// warnEvery bounds the log of a failing upstream.
-const warnEvery = time.Minute
+const (
+	// warnEvery bounds the log of a failing upstream.
+	warnEvery = time.Minute
+
+	// flushAfter is how long a part of an answer of known length may wait for more.
+	// An answer that is there as a whole, as most are, then leaves in one write
+	// rather than in two. Streams, whose length is not known, do not wait.
+	flushAfter = 10 * time.Millisecond
+)
 
 func newProxy(g *Gate, l config.Listener) (*proxy, error) {
 	upstreams, err := newUpstreams(l)
@@ -35,7 +42,7 @@ func newProxy(g *Gate, l config.Listener) (*proxy, error) {
 	p := &proxy{gate: g, upstreams: upstreams, dialect: l.Dialect}
 	p.relay = httputil.ReverseProxy{
 		Transport:      sender{p},
-		FlushInterval:  -1, // what an upstream sends is not held back
+		FlushInterval:  flushAfter,
 		BufferPool:     new(buffers),
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.seen,
