@@ -52,6 +52,7 @@ type Config struct {
 	Lists   []List // in the order of the file
 	Admin   Admin
 	State   State
+	Fleet   *Fleet // nil: this host is alone
 
 	AllowLists []string // names out of Lists that `allow` holds beside its prefixes
 	BlockLists []string // the same of `block`
@@ -215,6 +216,8 @@ type Rule struct {
 	CountRefused bool      // what is refused, by whichever rule, is charged too
 	Soft         int       // percent above the limit that pass and are marked; 0: none
 	Memory       int64     // most bytes that its buckets take; 0: as many as HTTP.Memory leaves
+	Scope        Scope     // where its buckets are counted; empty: see ScopeIn
+	Outage       Outage    // what it does while Redis is out of reach; empty: OutageShare
 
 	// Network gate.
 	SourceBits4 uint8      // per source: the prefix that makes one key; 0 means 32

@@ -105,6 +105,12 @@ func (r Rule) counting(f *flow) {
 	if r.Memory > 0 {
 		f.word("memory", bytesText(r.Memory, false))
 	}
+	if r.Scope != "" {
+		f.word("scope", string(r.Scope))
+	}
+	if r.Outage != "" {
+		f.word("outage", string(r.Outage))
+	}
 }
 
 // worstCounting adds to the worst case what counting does to it.

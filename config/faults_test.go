@@ -77,7 +77,6 @@ func TestFaults(t *testing.T) {
 		{"version: 1\n\"mo\\nde\": watch\n", "c.yaml:2:1: unknown key \"mo\\nde\""},
 
 		{"version: 1\nescalate: {after: 50/10s}\n", "c.yaml:2:1: this version does not have `escalate` yet; remove it"},
-		{"version: 1\nfleet: {name: edge}\n", "c.yaml:2:1: this version does not have `fleet` yet"},
 		{"version: 1\ninclude: rules.d\n", "c.yaml:2:1: this version does not have `include` yet"},
 		{"version: 1\nconcurrent: 5\n", "c.yaml:2:1: this version does not have `concurrent` yet"},
 

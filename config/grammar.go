@@ -16,7 +16,7 @@ type key struct{ name, def string }
 var (
 	fileLevel = &level{"", "the file", []key{
 		{"version", ""}, {"mode", "enforce"}, {"network", ""}, {"allow", ""}, {"block", ""},
-		{"lists", ""}, {"http", ""}, {"rules", ""}, {"admin", ""}, {"state", ""},
+		{"lists", ""}, {"http", ""}, {"rules", ""}, {"fleet", ""}, {"admin", ""}, {"state", ""},
 	}}
 	listLevel    = &level{"lists.NAME", "a list", []key{{"file", ""}, {"url", ""}, {"interval", "1h"}, {"sha256", ""}}}
 	networkLevel = &level{"network", "`network`", []key{
@@ -62,6 +62,7 @@ var (
 	ruleLevel   = &level{"rules", "a rule", []key{
 		{"name", ""}, {"gate", ""}, {"match", ""}, {"per", ""}, {"rate", ""}, {"burst", ""}, {"limit", ""},
 		{"quota", ""}, {"time_zone", "UTC"}, {"anchor", ""}, {"count_refused", "false"}, {"soft", ""}, {"memory", ""},
+		{"scope", ""}, {"outage", ""},
 		{"algorithm", ""}, {"mode", "enforce"}, {"anonymous", ""}, {"unknown", ""}, {"overrides", ""}, {"then", ""},
 	}}
 	matchLevel = &level{"rules.match", "a rule's `match`", []key{
@@ -76,6 +77,15 @@ var (
 	thenLevel      = &level{"rules.then", "a rule's `then`", []key{{"block", ""}, {"after", ""}}}
 	anonymousLevel = &level{"rules.anonymous", "a rule's `anonymous`", []key{
 		{"per", "client"}, {"rate", ""}, {"burst", ""}, {"limit", ""}, {"quota", ""},
+	}}
+	fleetLevel = &level{"fleet", "`fleet`", []key{
+		{"name", ""}, {"secret_file", ""}, {"hosts", ""}, {"redis", ""},
+	}}
+	redisLevel = &level{"fleet.redis", "`fleet.redis`", []key{
+		{"addresses", ""}, {"sentinel", ""}, {"cluster", "false"}, {"user", ""}, {"password_file", ""}, {"tls", ""},
+	}}
+	redisTLSLevel = &level{"fleet.redis.tls", "`fleet.redis.tls`", []key{
+		{"ca_file", ""}, {"cert_file", ""}, {"key_file", ""}, {"server_name", ""},
 	}}
 	adminLevel = &level{"admin", "`admin`", []key{
 		{"socket", "/run/headgate/headgate.sock"}, {"listen", "127.0.0.1:9317"},
@@ -95,7 +105,7 @@ var (
 var levels = []*level{
 	ruleLevel, matchLevel, fileLevel, networkLevel, managementLevel, httpLevel, answersLevel, listenerLevel,
 	identitiesLevel, keyLevel, userLevel, exemptLevel, anonymousLevel, overrideLevel, thenLevel, listLevel, adminLevel, stateLevel,
-	bodyLevel, corsLevel, accessLogLevel,
+	bodyLevel, corsLevel, accessLogLevel, fleetLevel, redisLevel, redisTLSLevel,
 	tlsLevel, certificateLevel, upstreamLevel, upstreamMatchLevel, checkLevel,
 }
 
@@ -103,11 +113,11 @@ var levels = []*level{
 // keys and as words of a key's value. A limiter that skipped one silently
 // would look as if it worked, so each is an error.
 var later = map[string][]string{
-	"":                {"escalate", "fleet", "include"},
+	"":                {"escalate", "include"},
 	"http":            {"terminates"},
 	"http.identities": {"tenant"},
 	"rules": {
-		"concurrent", "scope", "cost", "until",
+		"concurrent", "cost", "until",
 	},
 	"rules.match":     {"user", "tenant", "owner"},
 	"rules.anonymous": {"concurrent", "overrides"},

@@ -93,6 +93,7 @@ func (r *reader) config(data []byte) *Config {
 		Lists:   o.lists(),
 		Admin:   o.section("admin", adminLevel).admin(),
 		State:   o.section("state", stateLevel).state(),
+		Fleet:   o.fleet(),
 	}
 	allow, block := o.addressList("allow"), o.addressList("block")
 	c.Allow, c.AllowLists, c.Block, c.BlockLists = allow.Prefixes, allow.Lists, block.Prefixes, block.Lists
@@ -131,6 +132,9 @@ func (o *object) across(c *Config, rules []placed) {
 	for _, p := range rules {
 		if !p.ok {
 			continue
+		}
+		if fault := c.checkScope(p.Rule); fault != "" {
+			o.errorf(p.node, "%s", fault)
 		}
 		for _, fault := range c.HTTP.identified(p.Rule) {
 			o.errorf(p.node, "%s", fault)

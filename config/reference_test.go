@@ -20,7 +20,7 @@ const reference = "../docs/reference.yaml"
 // alternatives are keys that cannot stand beside another: the reference has
 // them in a comment, and TestReferenceAlternatives reads them in its place.
 var alternatives = []string{"http.listen", "http.identities.user.header", "http.identities.user.key_file", "http.tls",
-	"http.upstream", "http.listeners.upstreams"}
+	"http.upstream", "http.listeners.upstreams", "fleet.redis.sentinel", "fleet.redis.tls.cert_file", "fleet.redis.tls.key_file"}
 
 // TestReferenceReads: what the documentation shows is what the parser accepts
 // (RC-031), and means what its comments say.
@@ -78,6 +78,13 @@ func TestReferenceReads(t *testing.T) {
 		},
 		Admin: Admin{Socket: "/run/headgate/headgate.sock", Listen: "127.0.0.1:9317"},
 		State: State{Dir: "/var/lib/headgate", Pins: "/sys/fs/bpf/headgate"},
+		Fleet: &Fleet{
+			Name: "edge", SecretFile: "reference-fleet.key", Secret: []byte("an-example-of-a-secret-make-your-own"), Hosts: 8,
+			Redis: Redis{
+				Addresses: []string{"redis:6379"}, User: "headgate", PasswordFile: "reference-redis.pw", Password: "example",
+				TLS: &RedisTLS{CAFile: "reference-ca.pem", ServerName: "redis.example", CA: c.Fleet.Redis.TLS.CA},
+			},
+		},
 	}
 	got := *c
 	got.Rules, got.HTTP.Keys, got.HTTP.Users.Keys, got.HTTP.Certificates, got.HTTP.Answers.Body.Text = nil, nil, nil, nil, ""

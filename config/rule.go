@@ -61,6 +61,7 @@ func (r *reader) readRule(n ast.Node, unnamed string) Rule {
 	rr.anonymous()
 	rr.overrides()
 	rr.counting()
+	rr.scope()
 	rr.unknown()
 	rr.then()
 	if len(r.errs) == before {
