@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -188,7 +189,18 @@ func (t *RedisTLS) Client() (*tls.Config, error) {
 	return c, nil
 }
 
-// files returns the names of all files that f was read from, as written.
+// Same reports whether f and g are the same fleet, found in the same way; the
+// password may be another.
+func (f *Fleet) Same(g *Fleet) bool {
+	if f == nil || g == nil {
+		return f == g
+	}
+	a, b := *f, *g
+	a.Redis.Password, b.Redis.Password = "", ""
+	return reflect.DeepEqual(a, b)
+}
+
+// Files returns the names of all files that f was read from, as written.
 func (f *Fleet) Files() []string {
 	if f == nil {
 		return nil

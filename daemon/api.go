@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/daemon/attachments"
+	"github.com/headgate/headgate/l7"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -391,6 +392,7 @@ type HTTPStatus struct {
 	Certificates []CertificateStatus `json:"certificates,omitempty"`
 	Answers      map[string]uint64   `json:"answers,omitempty"`           // requests by status code
 	Ended        map[string]uint64   `json:"connections_ended,omitempty"` // without an answer, by reason
+	Fleet        *l7.FleetState      `json:"fleet,omitempty"`             // nil: this host is alone
 	LostLines    uint64              `json:"lost_log_lines"`              // of the access log: the disk was full or slow
 	Faults       uint64              `json:"faults"`                      // requests that met a fault of the gate itself
 	Buckets      limit.Stats         `json:"buckets"`

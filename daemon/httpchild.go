@@ -67,7 +67,8 @@ type answer struct {
 	Answers map[int]uint64          `json:"answers,omitempty"` // by status code
 	Ended   map[l7.EndReason]uint64 `json:"ended,omitempty"`   // connections, without an answer
 	Faults  uint64                  `json:"faults,omitempty"`  // requests that met a fault of the gate
-	Lost    uint64                  `json:"lost,omitempty"`    // lines of the access log
+	Fleet   *l7.FleetState          `json:"fleet,omitempty"`
+	Lost    uint64                  `json:"lost,omitempty"` // lines of the access log
 	Buckets limit.Stats             `json:"buckets"`
 }
 
@@ -176,6 +177,7 @@ func (c *httpChild) obey() error {
 		case orderCount:
 			a.Rules, a.Answers, a.Ended, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.EndedConnections(), c.gate.Panics()
 			a.Buckets, a.Lost = c.gate.Buckets(), c.gate.LostLines()
+			a.Fleet = c.gate.Fleet()
 		case orderMend:
 			if done, err := c.gate.Mend(*o.Mend); err != nil {
 				a.Error = err.Error()

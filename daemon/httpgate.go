@@ -406,7 +406,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 		st.Up, st.PID, st.User = true, h.child.proc.pid, h.acc.name
 	}
 	st.Ended, st.Faults, st.LostLines = h.counts.endedByName(), h.counts.faults(), h.counts.lost()
-	st.Buckets = h.counts.buckets()
+	st.Buckets, st.Fleet = h.counts.buckets(), h.counts.fleet
 	rules, codes := h.counts.total()
 	if len(codes) > 0 {
 		st.Answers = make(map[string]uint64, len(codes))

@@ -70,6 +70,11 @@ var described = []struct {
 	{"headgate_http_overflowed_requests_total", "Charges to a rule's shared bucket because its key found no room.", nil},
 	{"headgate_http_ended_connections_total", "Connections ended without an answer, by reason.", []string{"reason"}},
 	{"headgate_http_faults_total", "Requests that met a fault of the HTTP gate itself.", nil},
+	{"headgate_fleet_up", "Whether limits are counted with the other hosts of the fleet.", nil},
+	{"headgate_fleet_hosts", "Hosts of the fleet that are alive, this one included.", nil},
+	{"headgate_fleet_calls", "Calls to Redis by the HTTP gate's process that runs.", nil},
+	{"headgate_fleet_questions", "Decisions that asked Redis, by the HTTP gate's process that runs.", nil},
+	{"headgate_fleet_late", "Of those, decided without its answer.", nil},
 	{"headgate_http_access_log_lost_lines_total", "Lines of the access log that were not written: the disk was full or slow.", nil},
 }
 
@@ -111,6 +116,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		count("headgate_http_ended_connections_total", st.HTTP.Ended[string(reason)], string(reason))
 	}
 	count("headgate_http_faults_total", st.HTTP.Faults)
+	if f := st.HTTP.Fleet; f != nil {
+		gauge("headgate_fleet_up", oneIf(f.Up))
+		gauge("headgate_fleet_hosts", float64(len(f.Hosts)))
+		gauge("headgate_fleet_calls", float64(f.Calls))
+		gauge("headgate_fleet_questions", float64(f.Asked))
+		gauge("headgate_fleet_late", float64(f.Late))
+	}
 	count("headgate_http_access_log_lost_lines_total", st.HTTP.LostLines)
 	gauge("headgate_http_keys", float64(st.HTTP.Buckets.Keys))
 	gauge("headgate_http_keys_bytes", float64(st.HTTP.Buckets.Bytes))

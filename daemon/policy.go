@@ -220,6 +220,7 @@ func (p *policy) blockEnds() map[netip.Prefix]time.Time {
 func (p *policy) http() l7.Policy {
 	return l7.Policy{
 		HTTP:  p.cfg.HTTP,
+		Fleet: p.cfg.Fleet,
 		Rules: p.configRules(config.GateHTTP),
 		Allow: append(prefixes(p.allows), p.manyAllows.prefixes()...),
 		Block: append(prefixes(p.blocks), p.manyBlocks.prefixes()...),

@@ -65,6 +65,7 @@ func files(path string, cfg *config.Config) []string {
 	for _, c := range cfg.HTTP.Certificates {
 		named = append(named, c.CertFile, c.KeyFile)
 	}
+	named = append(named, cfg.Fleet.Files()...)
 	out := []string{path}
 	for _, f := range named {
 		if f != "" && !filepath.IsAbs(f) {
@@ -88,6 +89,7 @@ func needsRestart(old, next *config.Config) error {
 		{"state.dir", old.State.Dir != next.State.Dir},
 		{"state.pins", old.State.Pins != next.State.Pins},
 		{"http.user", old.HTTP.User != next.HTTP.User},
+		{"fleet", !old.Fleet.Same(next.Fleet)},
 	} {
 		if s.changed {
 			return refuse("%s changes only with a restart of the daemon, so nothing was changed (restart it, or put %s back)", s.key, s.key)

@@ -96,7 +96,7 @@ func Join(o Options, store *limit.Store, clock func() limit.Ticks, log *slog.Log
 	m.facts.SetHosts(o.Expected)
 	m.facts.SetCut(true)
 	store.Share(limit.NewSecretHasher(o.Secret))
-	m.reporter = credit.NewReporter(clock(), store, m.facts, m.names.shards, m.names.shard)
+	m.reporter = credit.NewReporter(store, m.facts, m.names.shards, m.names.shard)
 	return m, nil
 }
 
@@ -177,16 +177,9 @@ func (m *Member) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var all, others []string
 	n := numbers{words: reply}
 	n.int()
-	for len(n.words) > 0 {
-		id, print, _ := strings.Cut(n.next(), " ")
-		name, _, _ := strings.Cut(id, "/")
-		if all = append(all, name); print != Fingerprint(m.o.Secret) {
-			others = append(others, name)
-		}
-	}
+	all, others := n.hosts(m.o.Secret)
 	if n.err != nil {
 		return n.err
 	}
@@ -203,7 +196,7 @@ func (m *Member) beat(ctx context.Context) error {
 
 // heard says that Redis answers.
 func (m *Member) heard() {
-	m.reporter.Heard(m.clock())
+	m.reporter.Heard()
 	m.turn(true, "")
 }
 

@@ -23,6 +23,7 @@ const (
 	free               // passes without being counted: allowed or exempt
 	blocked            // by prefix
 	refused            // by a rule
+	down               // by a rule that is closed while the fleet is out of reach
 	unreadable         // its path is too long to tell which rules it meets
 )
 
@@ -84,9 +85,15 @@ func (d *decision) judge(p *policy, r *http.Request, a *asker, now limit.Ticks) 
 	if len(d.charges) == 0 {
 		return pass
 	}
-	ok = p.store.Take(now, d.charges)
+	if ok = p.store.Take(now, d.charges); !ok && p.member != nil {
+		ok = d.settle(p)
+	}
 	d.count(ok)
-	if !ok {
+	switch {
+	case ok:
+	case p.member != nil && d.down():
+		return down
+	default:
 		return refused
 	}
 	return pass

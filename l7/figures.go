@@ -10,7 +10,7 @@ import (
 
 // newLimit makes figures of r ready: its own, or others that it has for some
 // requests. All count in the way that r does.
-func newLimit(store *limit.Store, r *config.Rule, rate config.Rate, burst int64) (l limit.Limit, err error) {
+func (p *policy) newLimit(r *config.Rule, rate config.Rate, burst int64) (l limit.Limit, err error) {
 	switch r.Algorithm {
 	case config.TokenBucket:
 		l, err = limit.NewRate(rate.Amount, rate.Interval, burst)
@@ -20,7 +20,7 @@ func newLimit(store *limit.Store, r *config.Rule, rate config.Rate, burst int64)
 		l, err = limit.NewWindow(limit.SlidingCounter, rate.Amount, rate.Interval)
 	case config.FixedWindow, config.Quota:
 		var c *limit.Calendar
-		if c, err = newCalendar(store, r, rate); err == nil {
+		if c, err = newCalendar(p.store, r, rate); err == nil {
 			l, err = limit.NewTally(rate.Amount, c)
 		}
 	default:
@@ -32,7 +32,10 @@ func newLimit(store *limit.Store, r *config.Rule, rate config.Rate, burst int64)
 	if r.CountRefused {
 		l = l.CountRefused()
 	}
-	return l, err
+	if err != nil {
+		return l, err
+	}
+	return p.shared(l, r)
 }
 
 // newCalendar finds the periods that r counts in.

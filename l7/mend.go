@@ -109,6 +109,9 @@ func (p *policy) askers(m Mend) ([]asker, error) {
 // find adds a charge for the bucket of a under r, and reports whether it is that
 // of requests without an identity.
 func (d *decision) find(p *policy, r *rule, a *asker, m Mend) (lost bool, err error) {
+	if r.limit.Scope() != limit.Host {
+		return false, errors.New("it is counted by the whole fleet, and this version mends only what is counted on one host")
+	}
 	c := limit.Charge{Limit: &r.limit}
 	whom, per := r.whom, r.per
 	var lacks []config.Per

@@ -21,13 +21,13 @@ type override struct {
 	limit       limit.Limit
 }
 
-func newOverrides(r config.Rule, store *limit.Store) ([]override, error) {
+func (p *policy) newOverrides(r config.Rule) ([]override, error) {
 	all := make([]override, 0, len(r.Overrides))
 	for _, o := range r.Overrides {
 		ready := override{owner: o.Owner, plan: o.Plan, from: table(o.From.Prefixes), until: o.Until}
 		var err error
 		if ready.key, err = newHashStart(o.Key); err == nil {
-			ready.limit, err = newLimit(store, &r, o.Rate, o.Burst)
+			ready.limit, err = p.newLimit(&r, o.Rate, o.Burst)
 		}
 		if err == nil && o.Owner == "" && o.Plan == "" && o.Key == "" && ready.from == nil {
 			err = errors.New("it is for nobody: say owner, plan, key or from")

@@ -13,6 +13,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -29,6 +30,8 @@ type Policy struct {
 	// sent for each change of a rule.
 	PackedKeys []byte
 	SameKeys   bool
+
+	Fleet *config.Fleet // nil: this host is alone
 
 	Host   string // this host's name, as request ids tell it
 	Secret []byte // that request ids are sealed with; nil: one that ends with the gate
@@ -65,6 +68,8 @@ type policy struct {
 	answers      answers
 	blur         blur
 	access       *config.AccessLog // nil: nothing is logged
+	fleet        *config.Fleet     // nil: there is none
+	member       *fleet.Member     // nil: this host is alone
 	seal         seal
 }
 
@@ -101,8 +106,13 @@ type exemption struct {
 // compile makes p ready, with buckets in store and counters from counted. It
 // names all errors.
 func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (*policy, error) {
+	return p.compileFor(nil, store, counted)
+}
+
+// compileFor is compile on a host that is a member of p's fleet, or nil.
+func (p Policy) compileFor(member *fleet.Member, store *limit.Store, counted func(name string) *counts) (*policy, error) {
 	c := &policy{
-		edition: new(edition), store: store, whoms: firstWhoms(),
+		edition: new(edition), store: store, whoms: firstWhoms(), fleet: p.Fleet, member: member,
 		proxies: table(p.HTTP.Proxies), allow: table(p.Allow), block: table(p.Block),
 		forwarded:  p.HTTP.ClientFrom == config.FromForwarded,
 		places:     keyPlaces{http.CanonicalHeaderKey(p.HTTP.KeyHeader), p.HTTP.KeyBearer, p.HTTP.KeyQuery},
@@ -137,7 +147,7 @@ func (p Policy) compile(store *limit.Store, counted func(name string) *counts) (
 		errs = append(errs, err)
 	}
 	c.certificates = certs
-	errs = append(errs, c.compileRules(p.Rules, store)...)
+	errs = append(errs, c.compileRules(p.Rules)...)
 	if c.answers, err = newAnswers(p.HTTP.Answers); err != nil {
 		errs = append(errs, fmt.Errorf("body of refusals: %w", err))
 	}
@@ -165,7 +175,7 @@ func (c *policy) accounts() []*limit.Account {
 	return all
 }
 
-func (c *policy) compileRules(rules []config.Rule, store *limit.Store) (errs []error) {
+func (c *policy) compileRules(rules []config.Rule) (errs []error) {
 	seen := map[string]bool{}
 	for _, r := range rules {
 		if r.Gate != config.GateHTTP {
@@ -175,7 +185,7 @@ func (c *policy) compileRules(rules []config.Rule, store *limit.Store) (errs []e
 			errs = append(errs, fmt.Errorf("rule %s: the name is used twice: rename one", r.Name))
 		}
 		seen[r.Name] = true
-		ready, err := newRule(r, store)
+		ready, err := c.newRule(r)
 		if err == nil {
 			err = c.knows(ready.per)
 		}
@@ -210,7 +220,7 @@ func isIdentity(p config.Per) bool {
 	return p == config.PerUser || p == config.PerKey || p == config.PerTenant
 }
 
-func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
+func (c *policy) newRule(r config.Rule) (ready rule, err error) {
 	if r.Rate.Unit != config.Count && r.Rate.Unit != "" {
 		return rule{}, fmt.Errorf("the HTTP gate counts requests, not %s: write the rate as a number per time", r.Rate.Unit)
 	}
@@ -221,19 +231,19 @@ func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
 	if ready.per, err = newPer(r.Per); err != nil {
 		return rule{}, err
 	}
-	if ready.limit, err = newLimit(store, &r, r.Rate, r.Burst); err != nil {
+	if ready.limit, err = c.newLimit(&r, r.Rate, r.Burst); err != nil {
 		return rule{}, err
 	}
 	ready.lacks = slices.ContainsFunc(ready.per, isIdentity)
 	ready.asks = slices.Contains(ready.per, config.PerUser) || ready.match.asksUser()
-	if ready.overrides, err = newOverrides(r, store); err != nil {
+	if ready.overrides, err = c.newOverrides(r); err != nil {
 		return rule{}, err
 	}
 	ready.lost, ready.spare = []config.Per{config.PerClient}, ready.limit
 	ready.anonymous = r.Anonymous != nil
 	if a := r.Anonymous; a != nil {
 		if ready.lost, err = newPer(a.Per); err == nil {
-			ready.spare, err = newLimit(store, &r, a.Rate, a.Burst)
+			ready.spare, err = c.newLimit(&r, a.Rate, a.Burst)
 		}
 		if err == nil && slices.ContainsFunc(ready.lost, isIdentity) {
 			err = errors.New("who lacks an identity is not counted by one: use per: client")
@@ -243,7 +253,7 @@ func newRule(r config.Rule, store *limit.Store) (ready rule, err error) {
 		}
 	}
 	ready.dimensions = dimensionsOf(ready.per, ready.match.methods)
-	ready.id = ready.identify(store, r.Algorithm)
+	ready.id = ready.identify(c.store, r.Algorithm)
 	return ready, nil
 }
 

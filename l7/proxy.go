@@ -126,6 +126,10 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 		v.verdict = verdictRefused
 		v.refuse(r, d)
 		return false
+	case down:
+		v.verdict = verdictRefused
+		v.close()
+		return false
 	case blocked:
 		v.verdict = verdictBlocked
 		v.block()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -72,6 +73,7 @@ type Gate struct {
 	servers map[*http.Server]struct{}
 	stop    chan struct{} // closed by Shutdown
 	sweeps  bool
+	joined  *joined // nil: in no fleet
 }
 
 // New returns a gate that logs to log. It serves nothing before it has a
@@ -102,8 +104,15 @@ func (g *Gate) now() limit.Ticks { return limit.FromDuration(g.Clock()) }
 func (g *Gate) SetPolicy(p Policy) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.join(p.Fleet); err != nil {
+		return err
+	}
+	var member *fleet.Member
+	if g.joined != nil {
+		member = g.joined.Member
+	}
 	next := map[string]*counts{}
-	ready, err := p.compile(g.store, func(name string) *counts {
+	ready, err := p.compileFor(member, g.store, func(name string) *counts {
 		c := g.counts[name]
 		if c == nil {
 			c = new(counts)
@@ -284,7 +293,14 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	for srv := range g.servers {
 		servers = append(servers, srv)
 	}
+	member := g.joined
 	g.mu.Unlock()
+	if member != nil {
+		defer func() {
+			member.leave()
+			<-member.left
+		}()
+	}
 
 	errs := make([]error, len(servers))
 	var wg sync.WaitGroup

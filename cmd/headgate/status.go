@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/daemon"
+	"github.com/headgate/headgate/l7"
 )
 
 func newStatus(e *env) *cobra.Command {
@@ -80,6 +81,7 @@ func printHead(e *env, st daemon.Status) {
 		{"config", fmt.Sprintf("%s, generation %d", st.Config.Path, st.Config.Generation)},
 		{"network", networkLine(st.Network)},
 		{"http", httpLine(st.HTTP)},
+		{"fleet", fleetLine(st.HTTP.Fleet)},
 		{"lists", fmt.Sprintf("%d blocked, %d allowed", st.Blocks, st.Allows)},
 	}
 	table(e.out, rows)
@@ -176,7 +178,25 @@ func httpLine(h daemon.HTTPStatus) string {
 	if h.Faults > 0 {
 		parts = append(parts, fmt.Sprintf("%d requests met a fault of the gate (its log has more)", h.Faults))
 	}
+	if h.LostLines > 0 {
+		parts = append(parts, fmt.Sprintf("%d lines of the access log were lost: the disk is full or slow", h.LostLines))
+	}
 	return strings.Join(parts, "; ")
+}
+
+// fleetLine says in words how this host stands in its fleet.
+func fleetLine(f *l7.FleetState) string {
+	if f == nil {
+		return "none: limits are per host"
+	}
+	s := fmt.Sprintf("%s, %d hosts: %s", f.Name, len(f.Hosts), strings.Join(f.Hosts, " "))
+	if !f.Up {
+		s = fmt.Sprintf("%s, OUT OF REACH since %s: %s; this host goes on alone with its share of each limit", f.Name, moment(f.Since), f.Reason)
+	}
+	if len(f.Others) > 0 {
+		s += fmt.Sprintf("; ANOTHER SECRET on %s: they share nothing with this host (give all the same fleet.secret_file)", strings.Join(f.Others, " "))
+	}
+	return s
 }
 
 func printRules(e *env, rules []daemon.Rule) {

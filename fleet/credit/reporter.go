@@ -28,7 +28,8 @@ type Reporter struct {
 	fleet *limit.Fleet
 	shard func(limit.Key) int
 	lanes []lane
-	heard limit.Ticks // when the last answer came
+	quiet bool        // something was sent, or tried, since the last answer
+	since limit.Ticks // when the first of that was
 	room  []limit.Report
 }
 
@@ -47,10 +48,10 @@ type Batch struct {
 	flying  bool
 }
 
-// NewReporter returns one for store, of a host in fleet, that began at now. Keys
+// NewReporter returns one for store, of a host in fleet. Keys
 // go to the shard that shard says, 0 to shards-1.
-func NewReporter(now limit.Ticks, store *limit.Store, fleet *limit.Fleet, shards int, shard func(limit.Key) int) *Reporter {
-	return &Reporter{store: store, fleet: fleet, shard: shard, lanes: make([]lane, shards), heard: now}
+func NewReporter(store *limit.Store, fleet *limit.Fleet, shards int, shard func(limit.Key) int) *Reporter {
+	return &Reporter{store: store, fleet: fleet, shard: shard, lanes: make([]lane, shards)}
 }
 
 // Tick makes batches of what there is to report and returns those to send at
@@ -63,9 +64,6 @@ func (r *Reporter) Tick(now limit.Ticks) (send []*Batch) {
 		r.collect(now, calmKeys)
 	}
 	send = r.Due(now)
-	if !r.waiting() {
-		r.heard = now
-	}
 	return send
 }
 
@@ -121,22 +119,25 @@ func (r *Reporter) Answered(now limit.Ticks, b *Batch, told []limit.Told) {
 		return // answered before
 	}
 	l.queue = l.queue[1:]
-	r.Heard(now)
+	r.Heard()
 	for i := range b.Reports {
 		r.store.Answer(now, b.sent, &b.Reports[i], &told[i])
 	}
 }
 
-// Heard says that the fleet is within reach: something was answered at now.
-func (r *Reporter) Heard(now limit.Ticks) {
-	r.heard = now
+// Heard says that the fleet is within reach: something was answered.
+func (r *Reporter) Heard() {
+	r.quiet = false
 	r.fleet.SetCut(false)
 }
 
 // Silent says that the fleet is not within reach at now: when it has not been for
 // some ticks, this host goes on alone.
 func (r *Reporter) Silent(now limit.Ticks) {
-	if !r.fleet.Cut() && limit.Until(r.heard+cutAfter*limit.FromDuration(r.fleet.Tick()), now) == 0 {
+	if !r.quiet {
+		r.quiet, r.since = true, now
+	}
+	if !r.fleet.Cut() && limit.Until(r.since+cutAfter*limit.FromDuration(r.fleet.Tick()), now) == 0 {
 		r.fleet.SetCut(true)
 	}
 }

@@ -241,7 +241,7 @@ func (h *host) begin() {
 	h.limit, _ = h.w.figures.Shared(limit.Lines, h.fleet)
 	h.store = limit.NewStore(1 << 16)
 	h.key = h.store.Key([]byte("key"))
-	h.reporter = credit.NewReporter(h.clock(), h.store, h.fleet, 1, func(limit.Key) int { return 0 })
+	h.reporter = credit.NewReporter(h.store, h.fleet, 1, func(limit.Key) int { return 0 })
 	life := h.life
 	h.w.at(h.w.now+time.Duration(h.w.rng.Int64N(int64(h.w.Tick))), func() { h.tick(life) })
 }
@@ -368,7 +368,7 @@ func (h *host) ask(charges []limit.Charge, fits bool) {
 			done = true
 			told := tell(reply)
 			charges[0].Told = &told
-			h.reporter.Heard(h.clock())
+			h.reporter.Heard()
 			w.finish(h.store.Take(h.clock(), charges), fits)
 		})
 	})
