@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -85,4 +87,14 @@ func await(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// serveBoth returns the URL of a server of HTTP/1 and of HTTP/2 in the clear.
+func serveBoth(t testing.TB, h http.Handler) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = protocols()
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.URL
 }

@@ -219,6 +219,9 @@ func (p *proxy) finish(v *visit, r *http.Request) {
 func (p *proxy) seen(r *http.Response) error {
 	v := r.Request.Context().Value(visitKey{}).(*visit)
 	v.relayed = true
+	if len(r.Trailer) > 0 && r.Request.Header.Get("Te") == "trailers" {
+		r.Header.Del("Content-Length") // HTTP/1 has trailers after chunks only
+	}
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		v.status = r.StatusCode
 		p.gate.answered(r.StatusCode) // written past visit.WriteHeader
