@@ -213,6 +213,9 @@ func (p *proxy) finish(v *visit, r *http.Request) {
 			return
 		}
 	}
+	if v.relayed && v.wrote {
+		http.NewResponseController(v.ResponseWriter).Flush() // what came before the upstream broke off is the client's
+	}
 	panic(http.ErrAbortHandler)
 }
 
