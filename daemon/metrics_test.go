@@ -9,6 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/l7"
 )
 
 // everything is a status in which every metric has a value.
@@ -23,7 +26,7 @@ func everything() Status {
 			IPv4:       &Room{5, 100}, IPv6: &Room{6, 50},
 		},
 		HTTP: HTTPStatus{
-			On: true, Up: true, Restarts: 2,
+			On: true, Up: true, Restarts: 2, Fleet: &l7.FleetState{State: fleet.State{Up: true, Hosts: []string{"a", "b"}}},
 			Listeners: []Listener{{Address: ":80"}, {Address: ":443", CertificateEnds: time.Unix(1800000000, 0)}},
 		},
 		Rules: []Rule{

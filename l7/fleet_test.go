@@ -55,7 +55,13 @@ func TestGatesOfAFleet(t *testing.T) {
 			for range 10 {
 				passed += a.passed(1) + b.passed(1)
 			}
-			want(t, "passed by both", passed, 9)
+			// On a busy machine an answer may come too late, and the gate that
+			// waited decides by its share.
+			if late := rigs[0].gate.Fleet().Late + rigs[1].gate.Fleet().Late; late == 0 {
+				want(t, "passed by both", passed, 9)
+			} else if passed > 9+int(late) {
+				t.Errorf("%d passed by both, of %d too late", passed, late)
+			}
 			got := a.get()
 			want(t, "status", got.status, 429)
 			if got.header.Get("Retry-After") == "" || !strings.Contains(got.header.Get("RateLimit"), "r=0") {
@@ -63,7 +69,7 @@ func TestGatesOfAFleet(t *testing.T) {
 			}
 			want(t, "another client", rigs[1].client("127.0.0.2").get().status, 200)
 			if name == "several" {
-				if n := rigs[0].gate.Counters()["c"].Passed + rigs[1].gate.Counters()["c"].Passed; n != 10 {
+				if n := rigs[0].gate.Counters()["c"].Passed + rigs[1].gate.Counters()["c"].Passed; n != uint64(passed)+1 {
 					t.Errorf("%d taken of a rule that never refused", n)
 				}
 			}
