@@ -45,8 +45,8 @@ func (v *visit) linger(r *http.Request) {
 		if conn.Flush() != nil {
 			return
 		}
-		if _, err := io.CopyN(io.Discard, r.Body, drainBytes); err != io.EOF {
-			endInput(r)
+		if _, err := io.CopyN(io.Discard, r.Body, drainBytes); err != io.EOF && !isLarge(r) {
+			endInput(r) // after a large one the server ends the connection itself, gently
 		}
 	}
 }

