@@ -32,7 +32,7 @@ func TestAuditFindsNothingOfItsOwn(t *testing.T) {
 				for i := range rapid.IntRange(0, 6).Draw(rt, "rules") {
 					rules = append(rules, perSource(fmt.Sprintf("r%d", i), 1000, time.Second, 1000, drawMatch(rt)))
 				}
-				_ = g.setRules(rules, config.Management{}, poolLists, func(string) (uint32, error) { return 1, nil })
+				_ = g.setRules(rules, config.Management{}, poolLists, func(string) ([]Inlet, error) { return []Inlet{{1, AnyVLAN}}, nil })
 			case 1:
 				prefix := rapid.SampledFrom(poolPrefixes).Draw(rt, "prefix")
 				h := Held{Allow: rapid.Bool().Draw(rt, "allow"), Block: rapid.Bool().Draw(rt, "block")}

@@ -60,22 +60,24 @@ type tables struct {
 }
 
 // piece is one limit as packets meet it: a rule, or one of its overrides,
-// which shares the rule's buckets and counters.
+// which shares the rule's buckets and counters. Where a rule's interfaces are
+// several ways, each has a piece.
 type piece struct {
 	rule     *config.Rule
 	override int // index in rule.Overrides; -1: the rule's own figures
 	limit    int // index in tables.limits
 	exact    bool
+	way      way            // of the packets that it is for
 	asks     []bpfDimension // dimensions in which it asks for something
 }
 
 // compiler is what a compilation needs from outside.
 type compiler struct {
-	ids   func(identity string) (bpfLimitId, error)
-	salt  func(kind bpfSlotKind, id uint32) uint64
-	cpus  int
-	lists map[string][]netip.Prefix
-	index func(iface string) (uint32, error)
+	ids    func(identity string) (bpfLimitId, error)
+	salt   func(kind bpfSlotKind, id uint32) uint64
+	cpus   int
+	lists  map[string][]netip.Prefix
+	inlets func(iface string) ([]Inlet, error)
 }
 
 // identity is what a rule's debt belongs to: while it stays, figures, match
@@ -184,6 +186,10 @@ func (c *compiler) addRule(t *tables, r *config.Rule) ([]piece, error) {
 	if err != nil {
 		return nil, err
 	}
+	ways, err := c.ways(r)
+	if err != nil {
+		return nil, err
+	}
 	var pieces []piece
 	for i := -1; i < len(r.Overrides); i++ {
 		if len(t.limits) == maxLimits {
@@ -205,9 +211,11 @@ func (c *compiler) addRule(t *tables, r *config.Rule) ([]piece, error) {
 		if r.Mode == config.Watch {
 			l.Flags |= limitWatch
 		}
-		p := piece{rule: r, override: i, limit: len(t.limits), exact: c.exact(rate, burst)}
-		p.asks = p.dimensions()
-		pieces = append(pieces, p)
+		for _, w := range ways {
+			p := piece{rule: r, override: i, limit: len(t.limits), exact: c.exact(rate, burst), way: w}
+			p.asks = p.dimensions()
+			pieces = append(pieces, p)
+		}
 		t.limits = append(t.limits, l)
 		t.names = append(t.names, r.Name)
 	}

@@ -86,7 +86,7 @@ func (p *piece) dimensions() (asks []bpfDimension) {
 		{bpfDimensionDIM_SERVICE, m.Protocol != ""},
 		{bpfDimensionDIM_FLAGS, m.Flags != nil},
 		{bpfDimensionDIM_SOURCE_PORT, len(m.SourcePorts) > 0},
-		{bpfDimensionDIM_VLAN, len(m.VLANs) > 0},
+		{bpfDimensionDIM_VLAN, len(m.VLANs) > 0 || p.way.vlan != AnyVLAN},
 		{bpfDimensionDIM_INTERFACE, len(m.Interfaces) > 0},
 	} {
 		if d.asks {
@@ -143,14 +143,14 @@ func (c *compiler) dimension(t *tables, id bpfDimension, pieces []piece) (dimens
 
 // placeDimension gives the places first to end-1 their classes: between two
 // edges of any piece's spans nothing changes.
-func (t *tables) placeDimension(id bpfDimension, pieces []piece, first, end int, spans func(*config.Rule) ([]span, error), name func(int) string) (dimension, error) {
+func (t *tables) placeDimension(id bpfDimension, pieces []piece, first, end int, spans func(*piece) ([]span, error), name func(int) string) (dimension, error) {
 	starts, stops := map[int][]int32{}, map[int][]int32{}
 	edges := []int{first, end}
 	for i := range pieces {
 		if !slices.Contains(pieces[i].asks, id) {
 			continue
 		}
-		all, err := spans(pieces[i].rule)
+		all, err := spans(&pieces[i])
 		if err != nil {
 			return dimension{}, fmt.Errorf("rule %s: %w", pieces[i].rule.Name, err)
 		}
@@ -189,7 +189,8 @@ func (t *tables) placeDimension(id bpfDimension, pieces []piece, first, end int,
 
 // serviceSpans are the services that a rule matches. A rule with ports or
 // types does not match packets whose port or type is unknown.
-func serviceSpans(r *config.Rule) ([]span, error) {
+func serviceSpans(p *piece) ([]span, error) {
+	r := p.rule
 	if r.Match.Protocol == "" {
 		return []span{{0, serviceEnd - 1}}, nil
 	}
@@ -224,7 +225,8 @@ func serviceSpans(r *config.Rule) ([]span, error) {
 	return spans, nil
 }
 
-func flagSpans(r *config.Rule) ([]span, error) {
+func flagSpans(p *piece) ([]span, error) {
+	r := p.rule
 	var spans []span
 	f := r.Match.Flags
 	for v := range 256 {
@@ -235,7 +237,8 @@ func flagSpans(r *config.Rule) ([]span, error) {
 	return spans, nil
 }
 
-func sourcePortSpans(r *config.Rule) ([]span, error) {
+func sourcePortSpans(p *piece) ([]span, error) {
+	r := p.rule
 	base := placeSourceTCP
 	switch number, _ := config.ProtocolNumber(r.Match.Protocol); number {
 	case protoTCP:
@@ -251,42 +254,15 @@ func sourcePortSpans(r *config.Rule) ([]span, error) {
 	return spans, nil
 }
 
-func vlanSpans(r *config.Rule) ([]span, error) {
+func vlanSpans(p *piece) ([]span, error) {
+	if id := p.way.vlan; id != AnyVLAN {
+		return []span{{placeVLAN + id, placeVLAN + id}}, nil
+	}
 	var spans []span
-	for _, id := range r.Match.VLANs {
+	for _, id := range p.rule.Match.VLANs {
 		spans = append(spans, span{placeVLAN + int(id), placeVLAN + int(id)})
 	}
 	return spans, nil
-}
-
-// interfaceDimension has class 0 for interfaces that no rule names. One that is
-// not there has a class that no packet meets.
-func (c *compiler) interfaceDimension(t *tables, pieces []piece) (dimension, error) {
-	byName := map[string][]int32{}
-	for i := range pieces {
-		for _, name := range pieces[i].rule.Match.Interfaces {
-			byName[name] = append(byName[name], int32(i))
-		}
-	}
-	in := newInterner()
-	in.number(nil)
-	names := map[int]string{0: "another interface"}
-	for name, members := range byName {
-		index, err := c.index(name)
-		if err != nil {
-			return dimension{}, fmt.Errorf("rule %s: %w", pieces[members[0]].rule.Name, err)
-		}
-		class := in.number(members)
-		names[class] = "interface " + name
-		if index != 0 {
-			t.interfaces[index] = uint16(class)
-		}
-	}
-	return dimension{
-		id: bpfDimensionDIM_INTERFACE, members: in.lists,
-		say:    func(class int) string { return names[class] },
-		family: func(int) [2]bool { return [2]bool{true, true} },
-	}, nil
 }
 
 func serviceName(place int) string {

@@ -32,6 +32,10 @@ type Options struct {
 	// of the old ones wherever these are attached, or says why it cannot, and
 	// has put back what it changed. It must not call the gate.
 	OnReplace func(old, next Programs) error
+	// Inlets, if set, tells where packets of an interface that a rule names
+	// reach the program; none: it is not there. Else they come in by the
+	// interface itself. It must not call the gate.
+	Inlets func(name string) ([]Inlet, error)
 }
 
 // Clock is how the program reads the time.
@@ -55,6 +59,7 @@ type Gate struct {
 	mu           sync.Mutex // held by all that writes
 	clock        Clock      // not ClockMeasured
 	onReplace    func(old, next Programs) error
+	inlets       func(name string) ([]Inlet, error)
 	programsHeld sync.RWMutex // against their being replaced
 	background   sync.WaitGroup
 	replaced     int          // how often programs were replaced
@@ -97,9 +102,12 @@ func Open(o Options) (*Gate, error) {
 	if err := resize(spec, o); err != nil {
 		return nil, err
 	}
+	if o.Inlets == nil {
+		o.Inlets = ownInlet
+	}
 	g := &Gate{
 		counters: map[string]uint32{}, ruleIDs: map[uint32]string{},
-		clock: o.Clock.measured(), onReplace: o.OnReplace,
+		clock: o.Clock.measured(), onReplace: o.OnReplace, inlets: o.Inlets,
 	}
 	if g.dir, g.from, err = preparePins(o.Pins); err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func (n *nest) judge(p rig.Packet) (reason string, met []string) {
 		}
 	}
 	for _, r := range n.rules {
-		if matches(r.Match, p, poolLists, "lo") {
+		if matches(r.Match, p, poolLists, 1) {
 			met = append(met, r.Name)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // matches is the plain reading of a rule: no classes, no tables, every
 // condition asked of the packet as it was built.
-func matches(m config.Match, p rig.Packet, lists map[string][]netip.Prefix, iface string) bool {
+func matches(m config.Match, p rig.Packet, lists map[string][]netip.Prefix, index uint32) bool {
 	in := func(a config.Addresses, address netip.Addr) bool {
 		all := slices.Clone(a.Prefixes)
 		for _, name := range a.Lists {
@@ -55,7 +55,18 @@ func matches(m config.Match, p rig.Packet, lists map[string][]netip.Prefix, ifac
 	if len(m.VLANs) > 0 && (len(p.Tags) == 0 || !slices.Contains(m.VLANs, p.Tags[0].ID)) {
 		return false
 	}
-	return len(m.Interfaces) == 0 || slices.Contains(m.Interfaces, iface)
+	return len(m.Interfaces) == 0 || slices.ContainsFunc(m.Interfaces, func(name string) bool {
+		return slices.ContainsFunc(poolInlets[name], func(in Inlet) bool {
+			return in.Index == index && (in.VLAN == AnyVLAN || len(p.Tags) > 0 && int(p.Tags[0].ID) == in.VLAN)
+		})
+	})
+}
+
+// poolInlets are interfaces as the program, which is on lo in tests, knows them:
+// lo is a member of bond0, which carries a VLAN device.
+var poolInlets = map[string][]Inlet{
+	"lo": {{1, AnyVLAN}}, "other0": {{7, AnyVLAN}}, "bond0": {{8, AnyVLAN}, {7, AnyVLAN}, {1, AnyVLAN}},
+	"bond0.10": {{9, AnyVLAN}, {8, 10}, {7, 10}, {1, 10}}, "bond0.20": {{11, AnyVLAN}, {1, 20}}, "other0.10": {{10, AnyVLAN}, {7, 10}},
 }
 
 func flagBits(f rig.Flags) (bits uint8) {
@@ -105,7 +116,7 @@ func drawMatch(t *rapid.T) (m config.Match) {
 		m.ICMPTypes = rapid.SampledFrom([][]uint8{nil, {8}, {128, 129}, {0, 3, 8}}).Draw(t, "types")
 	}
 	m.VLANs = rapid.SampledFrom([][]uint16{nil, nil, nil, {10}, {0, 20}}).Draw(t, "vlan")
-	m.Interfaces = rapid.SampledFrom([][]string{nil, nil, nil, {"lo"}, {"other0"}}).Draw(t, "interface")
+	m.Interfaces = rapid.SampledFrom([][]string{nil, nil, nil, {"lo"}, {"other0"}, {"bond0"}, {"bond0.10"}, {"bond0.10", "bond0"}, {"other0.10", "bond0.10"}, {"gone0"}}).Draw(t, "interface")
 	return m
 }
 
@@ -131,19 +142,18 @@ func drawPacket(t *rapid.T) rig.Packet {
 	return p
 }
 
-// RC-071: the compiled rules against the plain reading, over
-// random rules and packets, both families, rules coming and going in any
-// order. Which rules a packet meets is seen in their counters.
+// RC-071, RC-111: the compiled rules against the plain reading, over
+// random rules and packets, both families, bonds and VLAN devices, rules coming
+// and going in any order. Which rules a packet meets is seen in their counters.
 func TestCompiledRulesAgainstPlainReading(t *testing.T) {
 	g := fixedGate(t)
-	interfaceIndexes := map[string]uint32{"lo": 1, "other0": 7}
 	rapid.Check(t, func(rt *rapid.T) {
 		var rules []config.Rule
 		for i := range rapid.IntRange(1, 12).Draw(rt, "rules") {
 			rules = append(rules, perSource(fmt.Sprintf("r%d", i), 1_000_000, time.Second, 1_000_000, drawMatch(rt)))
 		}
 		rules = rapid.Permutation(rules).Draw(rt, "order")[:rapid.IntRange(1, len(rules)).Draw(rt, "kept")]
-		err := g.setRules(rules, config.Management{}, poolLists, func(name string) (uint32, error) { return interfaceIndexes[name], nil })
+		err := g.setRules(rules, config.Management{}, poolLists, func(name string) ([]Inlet, error) { return poolInlets[name], nil })
 		if err != nil {
 			if !strings.Contains(err.Error(), "rules meet on a packet") {
 				rt.Fatal(err)
@@ -154,7 +164,7 @@ func TestCompiledRulesAgainstPlainReading(t *testing.T) {
 			p := drawPacket(rt)
 			var want []string
 			for _, r := range rules {
-				if matches(r.Match, p, poolLists, "lo") {
+				if matches(r.Match, p, poolLists, 1) {
 					want = append(want, r.Name)
 				}
 			}
@@ -246,7 +256,7 @@ func TestTooManyIsExact(t *testing.T) {
 
 func countMatches(rules []config.Rule, p rig.Packet) (n int) {
 	for _, r := range rules {
-		if matches(r.Match, p, poolLists, "lo") {
+		if matches(r.Match, p, poolLists, 1) {
 			n++
 		}
 	}

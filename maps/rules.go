@@ -3,7 +3,6 @@ package maps
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -20,10 +19,10 @@ import (
 // their buckets hold. A rule for an interface that is not there meets no packet: when
 // it comes, or comes back with another index, the rules are to be set again.
 func (g *Gate) SetRules(rules []config.Rule, m config.Management, lists map[string][]netip.Prefix) error {
-	return g.setRules(rules, m, lists, interfaceIndex)
+	return g.setRules(rules, m, lists, g.inlets)
 }
 
-func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[string][]netip.Prefix, index func(string) (uint32, error)) error {
+func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[string][]netip.Prefix, inlets func(string) ([]Inlet, error)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// packets that began before the last flip may still read the generation
@@ -34,11 +33,11 @@ func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[stri
 		return err
 	}
 	c := &compiler{
-		ids:   ids.get,
-		salt:  g.table.salt,
-		cpus:  onlineCPUs(),
-		lists: lists,
-		index: index,
+		ids:    ids.get,
+		salt:   g.table.salt,
+		cpus:   onlineCPUs(),
+		lists:  lists,
+		inlets: once(inlets),
 	}
 	t, err := c.compile(rules, m)
 	if err != nil {
@@ -58,20 +57,6 @@ func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[stri
 		}
 	}
 	return ids.dropUnused()
-}
-
-// interfaceIndex returns 0 for an interface that is not there.
-func interfaceIndex(name string) (uint32, error) {
-	all, err := net.Interfaces()
-	if err != nil {
-		return 0, fmt.Errorf("list interfaces: %w", err)
-	}
-	for _, i := range all {
-		if i.Name == name {
-			return uint32(i.Index), nil
-		}
-	}
-	return 0, nil
 }
 
 // writeGeneration fills the tables of a generation that no packet reads.
