@@ -18,16 +18,17 @@ type hiddenTag struct {
 
 func (h hiddenTag) String() string { return fmt.Sprintf("rule %s: %s", h.rule.Name, h.Hidden.Error()) }
 
-// hiddenTags finds them among the rules of p. look asks about an interface.
-func hiddenTags(p *policy, interfaces []string, look func(string) *preflight.Hidden) []hiddenTag {
+// hiddenTags finds them among the rules of p, where interfaces are attached. look
+// asks about an interface.
+func hiddenTags(p *policy, s attachments.Surroundings, interfaces []string, look func(string) *preflight.Hidden) []hiddenTag {
 	var found []hiddenTag
 	asked := map[string]*preflight.Hidden{}
 	for _, r := range p.rules {
-		if r.Gate != config.GateNetwork || len(r.Match.VLANs) == 0 {
+		if r.Gate != config.GateNetwork {
 			continue
 		}
 		for _, name := range interfaces {
-			if only := r.Match.Interfaces; len(only) > 0 && !slices.Contains(only, name) {
+			if !s.NeedsTag(&r.Match, name) {
 				continue
 			}
 			h, known := asked[name]
@@ -45,7 +46,11 @@ func hiddenTags(p *policy, interfaces []string, look func(string) *preflight.Hid
 
 // lookForTags is hiddenTags of the interfaces that there are.
 func (d *daemon) lookForTags(p *policy) []hiddenTag {
-	if !slices.ContainsFunc(p.rules, func(r liveRule) bool { return len(r.Match.VLANs) > 0 }) {
+	if !slices.ContainsFunc(p.rules, func(r liveRule) bool { return len(r.Match.VLANs)+len(r.Match.Interfaces) > 0 }) {
+		return nil
+	}
+	s, err := attachments.Survey()
+	if err != nil {
 		return nil
 	}
 	choices, _, err := attachments.Choose(p.cfg)
@@ -56,7 +61,7 @@ func (d *daemon) lookForTags(p *policy) []hiddenTag {
 	for _, c := range choices {
 		names = append(names, c.Interface)
 	}
-	return hiddenTags(p, names, func(name string) *preflight.Hidden {
+	return hiddenTags(p, s, names, func(name string) *preflight.Hidden {
 		f, err := preflight.Look(name)
 		if err != nil {
 			return nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/daemon/preflight"
 )
 
@@ -33,7 +34,7 @@ func TestRulesThatNeverSeeTheirTag(t *testing.T) {
 		}
 		return f.HidesTags()
 	}
-	found := hiddenTags(p, []string{"eth0", "eth1"}, look)
+	found := hiddenTags(p, attachments.Surroundings{}, []string{"eth0", "eth1"}, look)
 	if len(found) != 1 || found[0].rule.Name != "guests" || !found[0].Sure || !strings.Contains(found[0].String(), "rule guests: eth0 takes the VLAN tag out") || !strings.Contains(found[0].String(), "ethtool -K eth0 rxvlan off") {
 		t.Errorf("found %v", found)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	gomaps "maps"
 	"net/netip"
 	"os"
 	"sync"
@@ -28,14 +27,14 @@ type network struct {
 	attached *attachments.Keeper
 	now      *policy // in force
 	detached bool
-	audited  auditStatus    // of the pinned maps
-	ruled    *policy        // whose rules are loaded
-	indices  map[string]int // of interfaces that rules name, as these rules have them
+	audited  auditStatus // of the pinned maps
+	ruled    *policy     // whose rules are loaded
+	inlets   inlets      // of the interfaces that these rules name
 }
 
 func newNetwork(log *slog.Logger) *network {
 	n := &network{log: log}
-	n.attached = attachments.New(attachments.Owner{Log: log, Lock: &n.mu, Config: n.wanted, Moved: n.followIndices})
+	n.attached = attachments.New(attachments.Owner{Log: log, Lock: &n.mu, Config: n.wanted, Moved: n.followInlets})
 	return n
 }
 
@@ -109,34 +108,18 @@ func (n *network) loadRules(p *policy) error {
 	if err != nil {
 		return err
 	}
+	return n.loadRulesAt(p, s)
+}
+
+func (n *network) loadRulesAt(p *policy, s attachments.Surroundings) error {
+	before := n.inlets
+	n.inlets = inletsFor(p, s)
 	if err := n.gate.SetRules(p.networkRules(), p.cfg.Network.Management, p.named); err != nil {
+		n.inlets = before
 		return fmt.Errorf("load rules into the network gate: %w", err)
 	}
-	n.ruled, n.indices = p, ruleIndices(p, s)
+	n.ruled = p
 	return nil
-}
-
-// followIndices loads the rules again when an interface that they name has
-// another index than they were loaded with.
-func (n *network) followIndices(s attachments.Surroundings) error {
-	if n.ruled == nil || gomaps.Equal(n.indices, ruleIndices(n.ruled, s)) {
-		return nil
-	}
-	return n.loadRules(n.ruled)
-}
-
-// ruleIndices returns the index of each interface that a rule names and that is
-// there.
-func ruleIndices(p *policy, s attachments.Surroundings) map[string]int {
-	all := map[string]int{}
-	for _, r := range p.networkRules() {
-		for _, name := range r.Match.Interfaces {
-			if i := s.Index(name); i != 0 {
-				all[name] = i
-			}
-		}
-	}
-	return all
 }
 
 func (n *network) loadLists(p *policy) error {
@@ -177,7 +160,7 @@ func (n *network) open(cfg *config.Config) error {
 	if err := n.attached.Claim(cfg.State.Pins); err != nil {
 		return err
 	}
-	g, err := maps.Open(maps.Options{Pins: cfg.State.Pins, Slots: cfg.Network.Slots, OnReplace: n.attached.Replace})
+	g, err := maps.Open(maps.Options{Pins: cfg.State.Pins, Slots: cfg.Network.Slots, OnReplace: n.attached.Replace, Inlets: n.inletsOf})
 	if err != nil {
 		return fmt.Errorf("open the network gate: %w", keepVerifierLog(cfg.State.Dir, err))
 	}

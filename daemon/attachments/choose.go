@@ -137,10 +137,10 @@ func (s Surroundings) rank(p pick, held map[int]bool) int {
 	if !held[p.index] {
 		r += attached
 	}
-	if m, ok := s.byIndex(p.master); ok && m.kind != "bridge" && slices.Contains(unions, m.kind) {
+	if m, ok := s.byIndex(p.master); ok && isBond(m.kind) {
 		return r + member
 	}
-	if p.kind == "bond" || p.kind == "team" {
+	if isBond(p.kind) {
 		return r
 	}
 	return r + min(len(s.below(p.nic)), member-1)
@@ -191,7 +191,7 @@ func (s Surroundings) relation(n, other nic) string {
 // attached.
 func (s Surroundings) lonely(p pick, taken []nic) string {
 	m, ok := s.byIndex(p.master)
-	if !ok || p.index == 0 || p.fault != "" || m.kind != "bond" && m.kind != "team" {
+	if !ok || p.index == 0 || p.fault != "" || !isBond(m.kind) {
 		return ""
 	}
 	for _, x := range s.nics {

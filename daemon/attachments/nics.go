@@ -16,6 +16,7 @@ type nic struct {
 	kind      string // bond, vlan, veth, ...; device for hardware
 	master    int    // index of the bond, team or bridge that it is a member of; 0: none
 	parent    int    // index of the interface that it rides on, as a VLAN device does; 0: none
+	vlan      int    // id of a VLAN device
 	attached  bool   // there is an XDP program
 	programID uint32 // its id; 0 beside an offloaded one
 	mode      string
@@ -33,15 +34,6 @@ func (s Surroundings) byIndex(index int) (nic, bool) {
 		return nic{}, false
 	}
 	return s.nics[i], true
-}
-
-// Index is the index of the interface of that name; 0: there is none.
-func (s Surroundings) Index(name string) int {
-	i := slices.IndexFunc(s.nics, func(n nic) bool { return n.name == name })
-	if i < 0 {
-		return 0
-	}
-	return s.nics[i].index
 }
 
 // dumps is how often a list is asked for that changes while the kernel tells it.
@@ -78,6 +70,9 @@ func nicOf(l netlink.Link) nic {
 	n := nic{name: a.Name, index: a.Index, kind: l.Type(), master: a.MasterIndex}
 	if a.NetNsID < 0 && slices.Contains(riders, n.kind) { // else the parent is in another namespace
 		n.parent = a.ParentIndex
+	}
+	if v, ok := l.(*netlink.Vlan); ok {
+		n.vlan = v.VlanId
 	}
 	if x := a.Xdp; x != nil && x.Attached {
 		n.attached, n.programID, n.mode = true, x.ProgId, attachedMode(x)

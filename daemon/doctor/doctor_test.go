@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/daemon"
+	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/daemon/preflight"
 	"github.com/headgate/headgate/internal/caps"
 )
@@ -128,9 +129,9 @@ func TestInterfacesJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := preflight.Facts{Name: "eth0", Kind: "device", Features: map[string]bool{"rx-vlan-hw-parse": true}}
-	one(t, "a hidden tag", hidden([]config.Rule{rule}, "eth0", h.HidesTags()), Fail, "rule guests", "ethtool -K eth0 rxvlan off")
+	one(t, "a hidden tag", hidden([]config.Rule{rule}, attachments.Surroundings{}, "eth0", h.HidesTags()), Fail, "rule guests", "ethtool -K eth0 rxvlan off")
 	v := preflight.Facts{Name: "v0", Kind: "veth", Features: h.Features}
-	one(t, "perhaps a hidden tag", hidden([]config.Rule{rule}, "v0", v.HidesTags()), Warn, "txvlan off")
+	one(t, "perhaps a hidden tag", hidden([]config.Rule{rule}, attachments.Surroundings{}, "v0", v.HidesTags()), Warn, "txvlan off")
 }
 
 // A state folder that is missing is made by the daemon; one that cannot be is

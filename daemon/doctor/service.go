@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/config"
@@ -191,6 +190,10 @@ func lookAtTags(p *Patient) []Finding {
 	if err != nil {
 		return unseen(err.Error(), "")
 	}
+	s, err := attachments.Survey()
+	if err != nil {
+		return unseen(err.Error(), "")
+	}
 	var out []Finding
 	for _, c := range choices {
 		f, err := preflight.Look(c.Interface)
@@ -198,16 +201,16 @@ func lookAtTags(p *Patient) []Finding {
 			continue
 		}
 		if h := f.HidesTags(); h != nil {
-			out = append(out, hidden(p.Config.Rules, c.Interface, h)...)
+			out = append(out, hidden(p.Config.Rules, s, c.Interface, h)...)
 		}
 	}
 	return out
 }
 
-func hidden(rules []config.Rule, name string, h *preflight.Hidden) []Finding {
+func hidden(rules []config.Rule, s attachments.Surroundings, name string, h *preflight.Hidden) []Finding {
 	var out []Finding
 	for _, r := range rules {
-		if len(r.Match.VLANs) == 0 || len(r.Match.Interfaces) > 0 && !slices.Contains(r.Match.Interfaces, name) {
+		if r.Gate != config.GateNetwork || !s.NeedsTag(&r.Match, name) {
 			continue
 		}
 		find := warning

@@ -14,9 +14,9 @@ type Hidden struct {
 // Why is the finding in one line, without its cure.
 func (h *Hidden) Why() string {
 	if h.Sure {
-		return h.Interface + " takes the VLAN tag out of frames before the network gate sees them, so a rule with vlan would never match"
+		return h.Interface + " takes the VLAN tag out of frames before the network gate sees them, so a rule by VLAN would never match"
 	}
-	return h.Interface + " may get frames whose VLAN tag is beside them, where the network gate does not see it: a rule with vlan then does not match"
+	return h.Interface + " may get frames whose VLAN tag is beside them, where the network gate does not see it: a rule by VLAN then does not match"
 }
 
 // Error is the finding in one line, with its cure.
