@@ -44,6 +44,8 @@ func runChecks() {
 			return c.run(g)
 		})
 	}
+	check("rules on a bond", loaded.may("bonding"), checkRulesOnBond)
+	check("rules on a VLAN of a bond", errors.Join(loaded.may("bonding"), loaded.may("8021q")), checkRulesOnVLANOfBond)
 }
 
 func check(name string, missing error, run func() error) {

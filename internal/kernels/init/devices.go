@@ -96,15 +96,10 @@ func checkVLAN(mode link.XDPAttachFlags, g *maps.Gate, choose func(parent, devic
 	}
 	defer n.Close()
 	over := n.Links[0]
-	vlan := func(end rig.End) (rig.End, error) {
-		a := netlink.NewLinkAttrs()
-		a.Name, a.ParentIndex = "vlan10", end.Index
-		return add(end, &netlink.Vlan{LinkAttrs: a, VlanId: 10})
-	}
-	if over.Gate, err = vlan(n.Links[0].Gate); err != nil {
+	if over.Gate, err = addVLAN10("vlan10", n.Links[0].Gate); err != nil {
 		return err
 	}
-	if over.Peer, err = vlan(n.Links[0].Peer); err != nil {
+	if over.Peer, err = addVLAN10("vlan10", n.Links[0].Peer); err != nil {
 		return err
 	}
 	l, err := attach(g, choose(n.Links[0].Gate, over.Gate), mode)
@@ -115,6 +110,22 @@ func checkVLAN(mode link.XDPAttachFlags, g *maps.Gate, choose func(parent, devic
 	return sendAll(over, []rig.Link{over}, fresh, func(*rig.Packet) {})
 }
 
+// addVLAN10 makes a device of VLAN 10 on parent.
+func addVLAN10(name string, parent rig.End) (rig.End, error) {
+	a := netlink.NewLinkAttrs()
+	a.Name, a.ParentIndex = name, parent.Index
+	return add(parent, &netlink.Vlan{LinkAttrs: a, VlanId: 10})
+}
+
+// addBond makes bond0 of members in one namespace.
+func addBond(members ...rig.End) (rig.End, error) {
+	a := netlink.NewLinkAttrs()
+	a.Name = "bond0"
+	b := netlink.NewLinkBond(a)
+	b.Mode = netlink.BOND_MODE_BALANCE_RR
+	return add(members[0], b, members...)
+}
+
 // checkBond is RC-111: the program on a bond holds for what comes in by any
 // member, also by one that joins later, and a member is refused beside it.
 func checkBond(g *maps.Gate) error {
@@ -123,11 +134,7 @@ func checkBond(g *maps.Gate) error {
 		return err
 	}
 	defer n.Close()
-	a := netlink.NewLinkAttrs()
-	a.Name = "bond0"
-	b := netlink.NewLinkBond(a)
-	b.Mode = netlink.BOND_MODE_BALANCE_RR
-	bond, err := add(n.Links[0].Gate, b, n.Links[0].Gate, n.Links[1].Gate)
+	bond, err := addBond(n.Links[0].Gate, n.Links[1].Gate)
 	if err != nil {
 		return err
 	}
@@ -150,15 +157,6 @@ func checkBond(g *maps.Gate) error {
 	}
 	if err := sendAll(at, n.Links, spent, func(*rig.Packet) {}); err != nil {
 		return fmt.Errorf("a third member: %w", err)
-	}
-	// natively a packet comes in by a member, and that is what a rule must name
-	byName := fill("on the members")
-	byName.Match.Interfaces = []string{n.Links[0].Gate.Interface, n.Links[1].Gate.Interface}
-	if err := rig.Run(bond.NS, func() error { return setRule(g, byName) }); err != nil {
-		return err
-	}
-	if err := sendAll(at, n.Links[:2], fresh, func(*rig.Packet) {}); err != nil {
-		return fmt.Errorf("a rule on the members by name: %w", err)
 	}
 	return nil
 }
