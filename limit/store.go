@@ -24,13 +24,16 @@ const (
 // account keeps for all such keys: none passes uncounted.
 //
 // Three eighths of the memory are for token buckets, a quarter for logs, an
-// eighth each for counters, for fixed windows and quotas, and for held keys.
+// eighth each for counters, for fixed windows and quotas, and for held keys. In a
+// fleet, lines have half of what token buckets have else.
 type Store struct {
 	// Wall is the wall clock of fixed windows and quotas. It may be replaced
 	// before the first call of Aligned and Calendar.
 	Wall func() time.Time
 
 	hasher   Hasher
+	fleet    bool // it is one of many
+	memory   int  // bytes that it may take
 	shards   []shard
 	shift    uint8 // of a key's high word to its shard
 	accounts accounts
@@ -65,33 +68,39 @@ func NewStore(memory int) *Store {
 	}
 	n := min(max(memory/shardMemory, 1), maxShards)
 	log := bits.Len(uint(n)) - 1
-	s := &Store{hasher: NewHasher(), shards: make([]shard, 1<<log), shift: uint8(64 - log), names: map[Key]*Account{}, calendars: map[calendarName]*Calendar{}, Wall: time.Now}
+	s := &Store{hasher: NewHasher(), memory: memory, shards: make([]shard, 1<<log), shift: uint8(64 - log), names: map[Key]*Account{}, calendars: map[calendarName]*Calendar{}, Wall: time.Now}
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.buckets.accounts, sh.logs.accounts, sh.counters.accounts = &s.accounts, &s.accounts, &s.accounts
 		sh.tallies.accounts, sh.held.accounts, sh.lines.accounts = &s.accounts, &s.accounts, &s.accounts
-		sh.bound(memory >> log)
+		sh.bound(memory>>log, false)
 	}
 	return s
 }
 
 // SetMemory changes the bound to about memory bytes, 0 to DefaultMemory. A
-// lower one takes effect with the next Sweep.
+// lower one takes effect with the next Sweep. It and Share are not to be called at
+// the same time.
 func (s *Store) SetMemory(memory int) {
 	if memory <= 0 {
 		memory = DefaultMemory
 	}
+	s.memory = memory
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		sh.bound(memory / len(s.shards))
+		sh.bound(memory/len(s.shards), s.fleet)
 		sh.mu.Unlock()
 	}
 }
 
-func (sh *shard) bound(memory int) {
-	sh.buckets.bound(memory*3/8, false)
-	sh.lines.bound(memory*3/8, false)
+func (sh *shard) bound(memory int, fleet bool) {
+	buckets, lines := memory*3/8, 0
+	if fleet {
+		buckets, lines = memory*3/16, memory*3/16
+	}
+	sh.buckets.bound(buckets, false)
+	sh.lines.bound(lines, false)
 	sh.logs.bound(memory/4, true)
 	sh.counters.bound(memory/8, false)
 	sh.tallies.bound(memory/8, false)
@@ -110,7 +119,10 @@ func (s *Store) Key(parts []byte) Key {
 
 // Share makes h the store's hasher, that of its fleet: all hosts that share it make
 // the same keys. It must be called before the first key is made.
-func (s *Store) Share(h Hasher) { s.hasher = h }
+func (s *Store) Share(h Hasher) {
+	s.hasher, s.fleet = h, true
+	s.SetMemory(s.memory)
+}
 
 // Charge is one bucket that a request asks one unit of.
 type Charge struct {
