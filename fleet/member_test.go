@@ -184,9 +184,12 @@ func TestAnyHostMayHaveItAll(t *testing.T) {
 		r.offer(on, "k", 1500, 1500*time.Millisecond) // to settle
 		begin := time.Now()
 		passed := r.offer(on, "k", 1500, 2*time.Second)
+		// What the bound allows beyond the limit counts where the machine stood
+		// still and the load came in heaps; the simulator has the tight figures.
 		ideal := 500 * time.Since(begin).Seconds()
-		if got := float64(passed) / ideal; got < 0.95 || got > 1.05 {
-			t.Errorf("on %d hosts %d passed, %.2f of the limit", len(on), passed, got)
+		over := float64(r.limits[on[0]].Overshoot(10 * time.Millisecond))
+		if least := 0.9 * min(ideal, 3000); float64(passed) < least || float64(passed) > ideal+over {
+			t.Errorf("on %d hosts %d passed, want %.0f to %.0f", len(on), passed, least, ideal+over)
 		}
 	}
 }
@@ -199,7 +202,11 @@ func TestCallsAreFew(t *testing.T) {
 	r := newRule(t, []*host{h}, "a", rate(t, 1000, time.Second, 1000), limit.Lines, limit.Share)
 	slow := newRule(t, []*host{h}, "slow", rate(t, 1, time.Hour, 1), limit.Lines, limit.Share)
 	slow.take(h, "k")
-	await(t, "it is refused", func() bool { ok, _ := slow.take(h, "k"); return !ok })
+	await(t, "it is refused without a question", func() bool {
+		before := h.Counts.Asked.Load()
+		ok, _ := slow.take(h, "k")
+		return !ok && h.Counts.Asked.Load() == before
+	})
 	before, asked := h.Counts.Calls.Load(), h.Counts.Asked.Load()
 	for range 2000 {
 		if ok, _ := slow.take(h, "k"); ok {
