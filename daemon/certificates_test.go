@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/await"
+	"github.com/headgate/headgate/internal/logbuffer"
 	"github.com/headgate/headgate/internal/selfsigned"
 )
 
@@ -39,7 +41,7 @@ func shown(t *testing.T, address string) string {
 // old in force and status says so; one that ends soon is warned of. The process
 // that serves has no access to the files, only to what they hold.
 func TestCertificatesAreReadAgain(t *testing.T) {
-	b := &bench{dir: t.TempDir(), log: &logBuffer{}}
+	b := &bench{dir: t.TempDir(), log: &logbuffer.Buffer{}}
 	b.config = filepath.Join(b.dir, "headgate.yaml")
 	b.writePair(t, "old.example", time.Now().Add(400*24*time.Hour))
 	address := freeAddress(t)
@@ -62,7 +64,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "site.pem"), []byte("half a file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "status tells of the broken file", func() bool {
+	await.For(t, "status tells of the broken file", func() bool {
 		return strings.Contains(b.d.snapshot(t.Context()).Config.Error, `certificate "site.pem"`)
 	})
 	if got := shown(t, address); got != "old.example" {
@@ -71,7 +73,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 
 	pid := b.childPID()
 	b.writePair(t, "new.example", time.Now().Add(9*24*time.Hour+time.Hour))
-	await(t, "the new certificate is shown", func() bool { return shown(t, address) == "new.example" })
+	await.For(t, "the new certificate is shown", func() bool { return shown(t, address) == "new.example" })
 	if now := b.childPID(); now != pid {
 		t.Errorf("process %d became %d", pid, now)
 	}

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 func newHistory(t *testing.T, dir string) *history {
 	t.Helper()
-	return &history{log: slog.New(slog.NewTextHandler(&logBuffer{}, nil)), path: filepath.Join(dir, "history.jsonl")}
+	return &history{log: slog.New(slog.NewTextHandler(&logbuffer.Buffer{}, nil)), path: filepath.Join(dir, "history.jsonl")}
 }
 
 func (h *history) subjects(t *testing.T, now time.Time) (out string, broken int) {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/await"
 	"github.com/headgate/headgate/l7"
 	"github.com/headgate/headgate/limit"
 )
@@ -168,7 +169,7 @@ func TestKilledChildIsBack(t *testing.T) {
 	passed := uint64(0)
 	for range kills {
 		before := served.Load()
-		await(t, "requests are served", func() bool { return served.Load() > before+20 })
+		await.For(t, "requests are served", func() bool { return served.Load() > before+20 })
 		old := b.childPID()
 		st := b.d.snapshot(t.Context())
 		if n := st.Rules[0].Requests.Passed; n < passed {
@@ -179,7 +180,7 @@ func TestKilledChildIsBack(t *testing.T) {
 		if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "another child is up", func() bool { pid := b.childPID(); return pid != 0 && pid != old })
+		await.For(t, "another child is up", func() bool { pid := b.childPID(); return pid != 0 && pid != old })
 	}
 	close(stop)
 	load.Wait()
@@ -278,7 +279,7 @@ func TestListenersFollowTheConfig(t *testing.T) {
 	if _, err := b.d.reload(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the child is gone", func() bool { return b.childPID() == 0 })
+	await.For(t, "the child is gone", func() bool { return b.childPID() == 0 })
 	b.write(t, conf(one))
 	if _, err := b.d.reload(t.Context(), true); err != nil {
 		t.Fatal(err)
@@ -387,7 +388,7 @@ func TestAskHasADeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Kill(pid, syscall.SIGCONT)
-	await(t, "it stands still", func() bool { return strings.HasPrefix(processStatus(t, pid)["State"], "T") })
+	await.For(t, "it stands still", func() bool { return strings.HasPrefix(processStatus(t, pid)["State"], "T") })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if b.d.http.count(ctx) {

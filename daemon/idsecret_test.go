@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/await"
 	"github.com/headgate/headgate/l7"
 )
 
@@ -57,7 +58,7 @@ func TestRequestIDOfARefusal(t *testing.T) {
 	}
 	first, pid := refusedID(), b.childPID()
 	b.d.http.child.end()
-	await(t, "another child is up", func() bool { p := b.childPID(); return p != 0 && p != pid })
+	await.For(t, "another child is up", func() bool { p := b.childPID(); return p != 0 && p != pid })
 	secret, err := os.ReadFile(filepath.Join(b.d.policy.cfg.State.Dir, secretFile))
 	if err != nil {
 		t.Fatal(err)
@@ -82,11 +83,11 @@ func TestBodyIsWatched(t *testing.T) {
 	}
 	background(t, b.d.http.run)
 	background(t, b.d.watchConfig)
-	await(t, "the first body", func() bool { _, text := fetch(t, "http://"+address+"/"); return text == "one once\n" })
+	await.For(t, "the first body", func() bool { _, text := fetch(t, "http://"+address+"/"); return text == "one once\n" })
 	put(t, body, "two {{.Rule}}\n")
-	await(t, "the second body", func() bool { _, text := fetch(t, "http://"+address+"/"); return text == "two once\n" })
+	await.For(t, "the second body", func() bool { _, text := fetch(t, "http://"+address+"/"); return text == "two once\n" })
 	put(t, body, "three {{.Address}}\n")
-	await(t, "a bad body is told", func() bool { return b.conf().err != nil })
+	await.For(t, "a bad body is told", func() bool { return b.conf().err != nil })
 	if _, text := fetch(t, "http://"+address+"/"); text != "two once\n" {
 		t.Errorf("after a bad body: %s", text)
 	}

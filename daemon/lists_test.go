@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/await"
 	"github.com/headgate/headgate/maps"
 )
 
@@ -207,7 +208,7 @@ func TestFetchLists(t *testing.T) {
 	b := newBench(t, "")
 	b.use(t, p, nil, []string{"friends"}, config.List{Name: "friends", URL: p.URL, Interval: time.Hour})
 	background(t, b.d.fetchLists)
-	await(t, "the list is in force", func() bool {
+	await.For(t, "the list is in force", func() bool {
 		b.d.mu.Lock()
 		defer b.d.mu.Unlock()
 		return b.gives("192.0.2.0/24").Allow
@@ -242,9 +243,9 @@ func TestListByFile(t *testing.T) {
 	background(t, b.d.watchLists)
 	status := func() ListStatus { return b.d.snapshot(context.Background()).Lists[0] }
 	write("198.51.100.0/24\n203.0.113.0/24\n")
-	await(t, "the change is in force", func() bool { return status().Prefixes == 2 })
+	await.For(t, "the change is in force", func() bool { return status().Prefixes == 2 })
 	write("198.51.100.0/24\nnonsense\n")
-	await(t, "the broken line is told", func() bool { return strings.Contains(status().Error, "bad.txt:2:1") })
+	await.For(t, "the broken line is told", func() bool { return strings.Contains(status().Error, "bad.txt:2:1") })
 	if st := status(); st.Prefixes != 2 {
 		t.Errorf("a broken file: %+v, want the last good content", st)
 	}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -15,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // TestMain lets the test binary be the launcher and the HTTP gate's process too,
@@ -41,45 +42,17 @@ func TestMain(m *testing.M) {
 // waits that long.
 const patience = 30 * time.Second
 
-// await waits until ok holds.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-// logBuffer keeps what was logged.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // bench is a folder with a config, and a daemon on it whose tasks do not run.
 type bench struct {
 	dir, config string
-	log         *logBuffer
+	log         *logbuffer.Buffer
 	d           *daemon
 }
 
 // newBench makes a daemon with rest, lines of YAML, in its config.
 func newBench(t testing.TB, rest string) *bench {
 	t.Helper()
-	b := &bench{dir: t.TempDir(), log: &logBuffer{}}
+	b := &bench{dir: t.TempDir(), log: &logbuffer.Buffer{}}
 	b.config = filepath.Join(b.dir, "headgate.yaml")
 	b.write(t, rest)
 	b.d = b.daemon(t)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/await"
 )
 
 // rule is a config with one rule, whose limit tells the versions apart.
@@ -105,8 +107,8 @@ func TestFileChangesAreSeen(t *testing.T) {
 	for i, s := range steps {
 		version := i + 2
 		s.change(version)
-		await(t, s.name+" is applied", func() bool { return b.limit() == int64(version) })
-		await(t, s.name+" is told", func() bool { return b.conf().generation == uint64(version) })
+		await.For(t, s.name+" is applied", func() bool { return b.limit() == int64(version) })
+		await.For(t, s.name+" is told", func() bool { return b.conf().generation == uint64(version) })
 		now := b.conf()
 		if now.hash == hash || now.err != nil {
 			t.Errorf("%s: hash %s, %v", s.name, now.hash, now.err)
@@ -120,7 +122,7 @@ func TestFileChangesAreSeen(t *testing.T) {
 	version := len(steps) + 2
 	put(t, elsewhere, b.text(rule(version)))
 	hangup <- syscall.SIGHUP
-	await(t, "SIGHUP reloads", func() bool { return b.conf().generation == uint64(version) })
+	await.For(t, "SIGHUP reloads", func() bool { return b.conf().generation == uint64(version) })
 	if _, err := b.d.reload(t.Context(), true); err != nil || b.conf().generation != uint64(version) {
 		t.Errorf("the same once more: generation %d, %v", b.conf().generation, err)
 	}
@@ -174,7 +176,7 @@ func TestKeyFileIsWatched(t *testing.T) {
 	}
 	background(t, b.d.watchConfig)
 	put(t, keys, fmt.Sprintf(line, 1)+fmt.Sprintf(line, 2))
-	await(t, "the second key is in force", func() bool { return b.conf().generation == 3 })
+	await.For(t, "the second key is in force", func() bool { return b.conf().generation == 3 })
 	if n := len(b.d.policy.cfg.HTTP.Keys); n != 2 {
 		t.Errorf("%d keys", n)
 	}
@@ -196,12 +198,12 @@ func TestTokenKeyFileIsWatched(t *testing.T) {
 		return string(b.d.policy.cfg.HTTP.Users.Keys[0].Secret)
 	}
 	put(t, secret, "short")
-	await(t, "the fault is told", func() bool { return strings.Contains(b.log.String(), "a secret of 5 bytes can be guessed") })
+	await.For(t, "the fault is told", func() bool { return strings.Contains(b.log.String(), "a secret of 5 bytes can be guessed") })
 	if inForce() != strings.Repeat("a", 32) {
 		t.Errorf("secret in force: %s", inForce())
 	}
 	put(t, secret, strings.Repeat("b", 32))
-	await(t, "the second secret is in force", func() bool { return inForce() == strings.Repeat("b", 32) })
+	await.For(t, "the second secret is in force", func() bool { return inForce() == strings.Repeat("b", 32) })
 }
 
 // A file that no longer goes with a rule from the command line is refused while

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // RC-036, RC-061, RC-138: over a restart, a step of the wall clock and a reboot,
@@ -105,7 +106,7 @@ func TestStateFileBehindTheBack(t *testing.T) {
 			t.Errorf("%s: what others wrote: %v", name, err)
 		}
 		os.Remove(path + ".changed")
-		b.log = &logBuffer{}
+		b.log = &logbuffer.Buffer{}
 		b.d.log = slog.New(slog.NewTextHandler(b.log, nil))
 	}
 	// the same again does what it says

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // tryOut puts a config with a limit of its own on trial.
@@ -209,7 +211,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 // trial as it was, and its end too.
 func TestTrialWithoutRoom(t *testing.T) {
 	dir := small(t, "size=64k")
-	b := &bench{dir: dir, log: &logBuffer{}, config: filepath.Join(dir, "headgate.yaml")}
+	b := &bench{dir: dir, log: &logbuffer.Buffer{}, config: filepath.Join(dir, "headgate.yaml")}
 	b.write(t, rule(1))
 	b.d = b.daemon(t)
 	room := fill(t, dir)

@@ -1,19 +1,19 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/headgate/headgate/internal/await"
+	"github.com/headgate/headgate/internal/logbuffer"
 	"github.com/headgate/headgate/internal/redisrig"
 	"github.com/headgate/headgate/limit"
 )
@@ -25,26 +25,9 @@ type host struct {
 	*Member
 	t     *testing.T
 	store *limit.Store
-	log   lockedBuffer
+	log   logbuffer.Buffer
 	end   context.CancelFunc
 	ended chan struct{}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 var secret = []byte("a secret that all hosts share")
@@ -79,18 +62,9 @@ func fleetOf(t *testing.T, addr string, n int) (all []*host) {
 		all = append(all, join(t, addr, fmt.Sprint("host", i)))
 	}
 	for _, h := range all {
-		await(t, "the hosts know each other", func() bool { return h.State().Up && len(h.State().Hosts) == n })
+		await.For(t, "the hosts know each other", func() bool { return h.State().Up && len(h.State().Hosts) == n })
 	}
 	return all
-}
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // rule is a limit that the hosts share.
@@ -202,7 +176,7 @@ func TestCallsAreFew(t *testing.T) {
 	r := newRule(t, []*host{h}, "a", rate(t, 1000, time.Second, 1000), limit.Lines, limit.Share)
 	slow := newRule(t, []*host{h}, "slow", rate(t, 1, time.Hour, 1), limit.Lines, limit.Share)
 	slow.take(h, "k")
-	await(t, "it is refused without a question", func() bool {
+	await.For(t, "it is refused without a question", func() bool {
 		before := h.Counts.Asked.Load()
 		ok, _ := slow.take(h, "k")
 		return !ok && h.Counts.Asked.Load() == before
@@ -270,7 +244,7 @@ func TestOutages(t *testing.T) {
 			before := runtime.NumGoroutine()
 			c.out(s)
 			for _, h := range hosts {
-				await(t, "the outage is seen", func() bool { r.take(h, "k"); exact.take(h, "k"); return !h.State().Up })
+				await.For(t, "the outage is seen", func() bool { r.take(h, "k"); exact.take(h, "k"); return !h.State().Up })
 			}
 			begin := time.Now()
 			passed, byExact := 0, 0
@@ -302,7 +276,7 @@ func TestOutages(t *testing.T) {
 			}
 			c.back(s)
 			for _, h := range hosts {
-				await(t, "the fleet is back", func() bool { return h.State().Up })
+				await.For(t, "the fleet is back", func() bool { return h.State().Up })
 				if n := strings.Count(h.log.String(), "out of reach"); n != 1 {
 					t.Errorf("told %d times:\n%s", n, &h.log)
 				}
@@ -314,7 +288,7 @@ func TestOutages(t *testing.T) {
 					t.Errorf("why is not told (%s):\n%s", c.why, &h.log)
 				}
 			}
-			await(t, "and counts together", func() bool { ok, ch := exact.take(hosts[0], "k"); return ok && !ch.Down && ch.Told != nil })
+			await.For(t, "and counts together", func() bool { ok, ch := exact.take(hosts[0], "k"); return ok && !ch.Down && ch.Told != nil })
 		})
 	}
 }
@@ -339,9 +313,9 @@ func TestAbsentAtBoot(t *testing.T) {
 	}
 	want(t, "by line", passed <= 40 && passed >= 10, true)
 	want(t, "exact", exact, 10)
-	await(t, "it is told", func() bool { return strings.Contains(h.log.String(), "out of reach") })
+	await.For(t, "it is told", func() bool { return strings.Contains(h.log.String(), "out of reach") })
 	s.Again()
-	await(t, "it is found", func() bool { return h.State().Up })
+	await.For(t, "it is found", func() bool { return h.State().Up })
 }
 
 // Hosts with different secrets share nothing, and say so.
@@ -351,7 +325,7 @@ func TestOtherSecret(t *testing.T) {
 	a := join(t, s.Addr, "a")
 	b := join(t, s.Addr, "b", func(o *Options) { o.Secret = []byte("another secret of the same size") })
 	for _, h := range []*host{a, b} {
-		await(t, "it is told", func() bool { return strings.Contains(h.log.String(), "another secret") })
+		await.For(t, "it is told", func() bool { return strings.Contains(h.log.String(), "another secret") })
 		want(t, "hosts with another secret", len(h.State().Others), 1)
 		want(t, "hosts that share", h.Facts().Hosts(), 1)
 	}
@@ -365,7 +339,7 @@ func TestFleetsSideBySide(t *testing.T) {
 	b := join(t, s.Addr, "b", func(o *Options) { o.Name = "stage" })
 	hosts := []*host{a, b}
 	for _, h := range hosts {
-		await(t, "it is up", func() bool { return h.State().Up })
+		await.For(t, "it is up", func() bool { return h.State().Up })
 	}
 	r := newRule(t, hosts, "a", rate(t, 1, time.Hour, 3), limit.Exact, limit.Share)
 	for _, h := range hosts {
@@ -409,7 +383,7 @@ func TestACL(t *testing.T) {
 	password := new(Secret)
 	password.Set("one")
 	h := join(t, s.Addr, "a", func(o *Options) { o.User, o.Password = "headgate", password })
-	await(t, "it is in", func() bool { return h.State().Up })
+	await.For(t, "it is in", func() bool { return h.State().Up })
 	for i, l := range []limit.Limit{rate(t, 1, time.Hour, 2), must(limit.NewWindow(limit.SlidingLog, 2, time.Hour)), must(limit.NewWindow(limit.SlidingCounter, 2, time.Hour))} {
 		r := newRule(t, []*host{h}, fmt.Sprint("r", i), l, limit.Exact, limit.Share)
 		passed := 0
@@ -428,7 +402,7 @@ func TestACL(t *testing.T) {
 	password.Set("two")
 	c.Do(t.Context(), "CLIENT", "KILL", "USER", "headgate")
 	calls := h.Counts.Calls.Load()
-	await(t, "it calls with the new password", func() bool { return h.State().Up && h.Counts.Calls.Load() >= calls+3 })
+	await.For(t, "it calls with the new password", func() bool { return h.State().Up && h.Counts.Calls.Load() >= calls+3 })
 	want(t, "the log tells of an outage", strings.Contains(h.log.String(), "out of reach"), false)
 }
 

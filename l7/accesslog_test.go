@@ -14,16 +14,18 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/await"
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // logged starts a gate that logs, and returns what reads the whole log once it
 // has so many lines.
 func logged(t *testing.T, c config.AccessLog, rules ...config.Rule) (*rig, func(lines int) []string) {
 	t.Helper()
-	out := new(lockedBuffer)
+	out := new(logbuffer.Buffer)
 	r := newTunedRig(t, Policy{HTTP: config.HTTP{AccessLog: &c}, Rules: rules}, "127.0.0.1:0", nil, func(g *Gate) { g.LogTo(out) })
 	return r, func(n int) []string {
-		await(t, fmt.Sprint(n, " lines"), func() bool { return strings.Count(out.String(), "\n") >= n })
+		await.For(t, fmt.Sprint(n, " lines"), func() bool { return strings.Count(out.String(), "\n") >= n })
 		return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	}
 }
@@ -93,7 +95,7 @@ func TestAccessLogCombined(t *testing.T) {
 // how many it left out.
 func TestAccessLogSamples(t *testing.T) {
 	t.Parallel()
-	out := new(lockedBuffer)
+	out := new(logbuffer.Buffer)
 	var wall atomic.Int64 // s
 	r := newTunedRig(t, Policy{
 		HTTP:  config.HTTP{AccessLog: &config.AccessLog{Format: config.JSON, Refused: 3}},
@@ -106,10 +108,10 @@ func TestAccessLogSamples(t *testing.T) {
 	for range 21 {
 		c.get()
 	}
-	await(t, "3 lines", func() bool { return strings.Count(out.String(), "\n") == 3 })
+	await.For(t, "3 lines", func() bool { return strings.Count(out.String(), "\n") == 3 })
 	wall.Add(1)
 	c.get()
-	await(t, "4 lines", func() bool { return strings.Count(out.String(), "\n") == 4 })
+	await.For(t, "4 lines", func() bool { return strings.Count(out.String(), "\n") == 4 })
 	if text := out.String(); !strings.Contains(text, `"skipped":17`) || strings.Contains(text, `"passed"`) {
 		t.Errorf("got %s", text)
 	}
@@ -129,7 +131,7 @@ func TestAccessLogFullDisk(t *testing.T) {
 	for range 5 {
 		want(t, "status", c.get().status, 200)
 	}
-	await(t, "lost lines", func() bool { return r.gate.LostLines() == 5 })
+	await.For(t, "lost lines", func() bool { return r.gate.LostLines() == 5 })
 }
 
 // stuck is a disk that does not answer until it is let go.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/await"
 	"github.com/headgate/headgate/internal/redisrig"
 )
 
@@ -20,7 +21,7 @@ func fleetRigs(t *testing.T, addr string, n int, rules ...config.Rule) (all []*r
 		}))
 	}
 	for _, r := range all {
-		await(t, "the gates know each other", func() bool { s := r.gate.Fleet(); return s != nil && s.Up && len(s.Hosts) == n })
+		await.For(t, "the gates know each other", func() bool { s := r.gate.Fleet(); return s != nil && s.Up && len(s.Hosts) == n })
 	}
 	return all
 }
@@ -89,7 +90,7 @@ func TestGateWithoutRedis(t *testing.T) {
 		in("/share", ruleOf(t, "share", "client", "limit 4/1h")))
 	c := rigs[0].client("127.0.0.1")
 	s.Kill()
-	await(t, "the outage is seen", func() bool { c.do("GET", "/closed"); return !rigs[0].gate.Fleet().Up })
+	await.For(t, "the outage is seen", func() bool { c.do("GET", "/closed"); return !rigs[0].gate.Fleet().Up })
 	for range 5 {
 		want(t, "open", c.do("GET", "/open").status, 200)
 	}
@@ -107,8 +108,8 @@ func TestGateWithoutRedis(t *testing.T) {
 	}
 	want(t, "passed by share", passed, 4)
 	s.Again()
-	await(t, "the fleet is back", func() bool { return rigs[0].gate.Fleet().Up })
-	await(t, "closed is served", func() bool { return c.do("GET", "/closed").status == 200 })
+	await.For(t, "the fleet is back", func() bool { return rigs[0].gate.Fleet().Up })
+	await.For(t, "closed is served", func() bool { return c.do("GET", "/closed").status == 200 })
 }
 
 // The fleet is joined at the start and not left or changed while it serves.

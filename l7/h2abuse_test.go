@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/await"
 )
 
 // A client that opens requests and resets them at once (CVE-2023-44487) pays
@@ -45,7 +46,7 @@ func TestRapidReset(t *testing.T) {
 		}
 	}
 	// What the gate read of them it charged, whatever became of them.
-	await(t, "100 requests charged", func() bool { c := r.gate.Counters()["all"]; return c.Passed >= 100 })
+	await.For(t, "100 requests charged", func() bool { c := r.gate.Counters()["all"]; return c.Passed >= 100 })
 	if most.Load() > 250 {
 		t.Errorf("%d requests at the upstream at a time", most.Load())
 	}
@@ -100,7 +101,7 @@ func TestResetsEndTheConnection(t *testing.T) {
 	if sent < 500 || sent > 1000 {
 		t.Errorf("after %d resets", sent)
 	}
-	await(t, "nothing held at the upstream", func() bool { return held.Load() == 0 })
+	await.For(t, "nothing held at the upstream", func() bool { return held.Load() == 0 })
 
 	for i := range uint32(200) {
 		patient.request(2*i+1, true, get("/")...)

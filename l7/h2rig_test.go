@@ -79,16 +79,6 @@ func get(path string, more ...string) []string {
 	return append([]string{":method", "GET", ":scheme", "http", ":authority", "app.example", ":path", path}, more...)
 }
 
-// await waits until ok.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // serveBoth returns the URL of a server of HTTP/1 and of HTTP/2 in the clear.
 func serveBoth(t testing.TB, h http.Handler) string {
 	t.Helper()

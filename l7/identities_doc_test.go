@@ -17,6 +17,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // What docs/identities.md shows is what happens: each example is put in force,
@@ -77,7 +78,7 @@ func TestIdentitiesDoc(t *testing.T) {
 // docRig serves c's first listener.
 func docRig(t *testing.T, c *config.Config) *rig {
 	t.Helper()
-	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1), tune: func(g *Gate) { g.Wall = func() time.Time { return today } }}
+	r := &rig{t: t, logs: new(logbuffer.Buffer), served: make(chan error, 1), tune: func(g *Gate) { g.Wall = func() time.Time { return today } }}
 	up := httptest.NewServer(http.HandlerFunc(r.record))
 	t.Cleanup(up.Close)
 	l := c.HTTP.Listeners[0]

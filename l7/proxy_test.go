@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/logbuffer"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -55,7 +56,7 @@ func TestUpstreamDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close() // nobody listens there now
-	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1)}
+	r := &rig{t: t, logs: new(logbuffer.Buffer), served: make(chan error, 1)}
 	r.start(Policy{Rules: []config.Rule{ruleOf(t, "all", "client", "9/1m")}}, "127.0.0.1:0", "http://"+ln.Addr().String())
 	c := r.client("127.0.0.2")
 	for range 3 {

@@ -17,13 +17,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // newProxiedRig is a rig whose listener expects the PROXY protocol from
 // 127.0.0.2 and 203.0.113.200.
 func newProxiedRig(t *testing.T, rules []config.Rule, tune func(*Gate)) *rig {
 	t.Helper()
-	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1), tune: tune}
+	r := &rig{t: t, logs: new(logbuffer.Buffer), served: make(chan error, 1), tune: tune}
 	up := httptest.NewServer(http.HandlerFunc(r.record))
 	t.Cleanup(up.Close)
 	r.startAs(Policy{HTTP: behind("127.0.0.2", "203.0.113.200"), Rules: rules}, "127.0.0.1:0",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // rawUpstream is a server that keeps every byte it is sent, a buffer each
@@ -105,7 +106,7 @@ func (u *rawUpstream) url() string { return "http://" + u.ln.Addr().String() }
 // newRawRig is a gate before u.
 func newRawRig(t testing.TB, p Policy, u *rawUpstream, tune func(*Gate)) *rig {
 	t.Helper()
-	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1), tune: tune}
+	r := &rig{t: t, logs: new(logbuffer.Buffer), served: make(chan error, 1), tune: tune}
 	r.startAs(p, "127.0.0.1:0", config.Listener{Door: "proxy", Upstream: u.url()})
 	return r
 }

@@ -2,7 +2,6 @@ package l7
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // rig is a gate on real sockets, with a clock that stands still until it is
@@ -27,30 +27,13 @@ type rig struct {
 	t      testing.TB
 	gate   *Gate
 	addr   string
-	logs   *lockedBuffer
+	logs   *logbuffer.Buffer
 	clock  atomic.Int64
 	served chan error
 	tune   func(*Gate) // before it serves; may be nil
 
 	mu   sync.Mutex
 	seen []*http.Request
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func newRig(t testing.TB, p Policy) *rig { return newRigOn(t, p, "127.0.0.1:0", nil) }
@@ -63,7 +46,7 @@ func newRigOn(t testing.TB, p Policy, address string, upstream http.Handler) *ri
 
 func newTunedRig(t testing.TB, p Policy, address string, upstream http.Handler, tune func(*Gate)) *rig {
 	t.Helper()
-	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1), tune: tune}
+	r := &rig{t: t, logs: new(logbuffer.Buffer), served: make(chan error, 1), tune: tune}
 	if upstream == nil {
 		upstream = http.HandlerFunc(r.record)
 	}
@@ -78,7 +61,7 @@ func newTunedRig(t testing.TB, p Policy, address string, upstream http.Handler, 
 // newListenerRig is newRigOn with a listener of a certain kind.
 func newListenerRig(t testing.TB, p Policy, l config.Listener, upstream http.Handler) *rig {
 	t.Helper()
-	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1)}
+	r := &rig{t: t, logs: new(logbuffer.Buffer), served: make(chan error, 1)}
 	if upstream == nil {
 		upstream = http.HandlerFunc(r.record)
 	}

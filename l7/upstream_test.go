@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/logbuffer"
 )
 
 // named returns the URL of a server that answers with its name.
@@ -37,7 +38,7 @@ func nobody(t *testing.T) string {
 
 func newUpstreamRig(t *testing.T, p Policy, upstreams ...config.Upstream) *rig {
 	t.Helper()
-	r := &rig{t: t, logs: new(lockedBuffer), served: make(chan error, 1)}
+	r := &rig{t: t, logs: new(logbuffer.Buffer), served: make(chan error, 1)}
 	r.startAs(p, "127.0.0.1:0", config.Listener{Door: "proxy", Upstreams: upstreams})
 	return r
 }

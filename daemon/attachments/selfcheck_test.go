@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/await"
+	"github.com/headgate/headgate/internal/logbuffer"
 	"github.com/headgate/headgate/internal/rig"
 	"github.com/headgate/headgate/maps"
 	"github.com/vishvananda/netlink"
@@ -22,14 +24,14 @@ type darkHost struct {
 	t      *testing.T
 	net    *rig.Network
 	keeper *Keeper
-	log    *logBuffer
+	log    *logbuffer.Buffer
 	cfg    *config.Config
 	iface  string
 }
 
 func newDarkHost(t *testing.T) *darkHost {
 	t.Helper()
-	h := &darkHost{t: t, net: rig.Net(t), log: &logBuffer{}}
+	h := &darkHost{t: t, net: rig.Net(t), log: &logbuffer.Buffer{}}
 	h.iface = h.net.Links[0].Gate.Interface
 	pins := filepath.Join(rig.BPFFS(t), "headgate")
 	var err error
@@ -68,7 +70,7 @@ func (h *darkHost) greet() {
 	if out, err := rig.Command(h.net.Gate, "bash", "-c", "echo hello > /dev/udp/"+peer+"/9").CombinedOutput(); err != nil {
 		h.t.Fatalf("%v %s", err, out)
 	}
-	await(h.t, "the gateway is a known neighbour", func() (known bool) {
+	await.For(h.t, "the gateway is a known neighbour", func() (known bool) {
 		h.inside(func() error {
 			dev, err := netlink.LinkByName(h.iface)
 			known = err == nil && len(h.keeper.gatewaysOf(nicOf(dev))) > 0
@@ -164,7 +166,7 @@ func TestSelfCheck(t *testing.T) {
 	}
 	h.keeper.stub = nil
 	h.greet()
-	h.attach(patience)
+	h.attach(30 * time.Second)
 	if i, faults := h.status(); len(faults) != 0 || i.ProgramID == 0 || h.attached() != i.ProgramID {
 		t.Errorf("after a reload with a program that passes: %+v %q", i, faults)
 	}

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,12 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/daemon"
+	"github.com/headgate/headgate/internal/await"
+	"github.com/headgate/headgate/internal/logbuffer"
 	"github.com/headgate/headgate/internal/rig"
 )
 
@@ -57,27 +57,9 @@ type host struct {
 	pins string
 	cmd  *exec.Cmd
 	done chan struct{}
-	log  *journal
+	log  *logbuffer.Buffer
 	as   []string        // what the daemon is started through, such as setpriv(1)
 	set  func(*exec.Cmd) // what else the daemon is started with; may be nil
-}
-
-// journal is a log that is read while it is written.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
 }
 
 // newHost makes the machine, with config as its file. In config, IFACE, PINS,
@@ -140,7 +122,7 @@ func (h *host) config() string { return filepath.Join(h.dir, "headgate.yaml") }
 func (h *host) launch() {
 	h.t.Helper()
 	if h.log == nil {
-		h.log = &journal{}
+		h.log = &logbuffer.Buffer{}
 	}
 	h.cmd = h.daemon()
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
@@ -239,14 +221,10 @@ func (h *host) exits(code int, what []string, args ...string) {
 	}
 }
 
-// await polls until ok, or fails after 20 s.
+// await waits until ok.
 func (h *host) await(what string, ok func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			h.t.Fatalf("waited 20 s for %s", what)
-		}
-	}
+	await.For(h.t, what, ok)
 }
 
 func (h *host) status() (s daemon.Status) {
