@@ -24,7 +24,11 @@ type accessLog struct {
 	queue   chan []byte
 	to      atomic.Pointer[io.Writer]
 	dropped atomic.Uint64 // lines that found the queue full or were not written
-	once    sync.Once
+	json    slog.Handler  // writes lines of JSON into the queue
+	begun   sync.Once
+	ended   sync.Once
+	stop    chan struct{}
+	stopped chan struct{}
 
 	mu      sync.Mutex
 	refused map[string]*sampled // by rule
@@ -38,7 +42,12 @@ type sampled struct {
 }
 
 func newAccessLog() *accessLog {
-	return &accessLog{queue: make(chan []byte, logQueue), refused: map[string]*sampled{}}
+	a := &accessLog{
+		queue: make(chan []byte, logQueue), refused: map[string]*sampled{},
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	a.json = slog.NewJSONHandler(a, &jsonLine)
+	return a
 }
 
 // LogTo makes w what the access log is written to, or with nil stops writing.
@@ -49,20 +58,33 @@ func (g *Gate) LogTo(w io.Writer) {
 		return
 	}
 	g.access.to.Store(&w)
-	g.access.once.Do(func() { go g.access.run(g.stop) })
+	g.access.begun.Do(func() { go g.access.run() })
 }
 
 // LostLines returns how many lines of the access log were not written.
 func (g *Gate) LostLines() uint64 { return g.access.dropped.Load() }
 
-func (a *accessLog) run(stop <-chan struct{}) {
+// close writes what waits, until ctx ends: a disk may never answer.
+func (a *accessLog) close(ctx context.Context) {
+	a.ended.Do(func() {
+		close(a.stop)
+		a.begun.Do(func() { close(a.stopped) }) // nothing was ever written
+	})
+	select {
+	case <-a.stopped:
+	case <-ctx.Done():
+	}
+}
+
+func (a *accessLog) run() {
+	defer close(a.stopped)
 	var batch []byte
 	for {
 		select {
 		case line := <-a.queue:
 			batch = a.fill(append(batch[:0], line...))
-		case <-stop:
-			if batch = a.fill(batch[:0]); len(batch) > 0 {
+		case <-a.stop:
+			for batch = a.fill(batch[:0]); len(batch) > 0; batch = a.fill(batch[:0]) {
 				a.flush(batch)
 			}
 			return
@@ -192,6 +214,7 @@ const (
 	verdictPassed  = "passed"
 	verdictRefused = "refused"
 	verdictBlocked = "blocked"
+	verdictInvalid = "invalid" // no rule could hold it, or no upstream takes it
 )
 
 var jsonLine = slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -225,7 +248,7 @@ func (v *visit) json(now time.Time, skipped uint64) {
 	if skipped > 0 {
 		line.AddAttrs(slog.Uint64("skipped", skipped))
 	}
-	slog.NewJSONHandler(v.gate.access, &jsonLine).Handle(context.Background(), line)
+	v.gate.access.json.Handle(context.Background(), line)
 }
 
 // combined returns v as a line of the combined log format, with the rule and the

@@ -2,6 +2,7 @@ package l7
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,5 +162,29 @@ func TestAccessLogSlowDisk(t *testing.T) {
 	}
 	if r.gate.LostLines() == 0 {
 		t.Error("the queue has no end")
+	}
+}
+
+// What ends while the gate drains is written before it is gone, and what no rule
+// could hold is told apart from what passed.
+func TestAccessLogDrains(t *testing.T) {
+	t.Parallel()
+	out := new(logbuffer.Buffer)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	r := newTunedRig(t, Policy{HTTP: config.HTTP{AccessLog: &config.AccessLog{Format: config.JSON, Passed: true, Refused: 10}}}, "127.0.0.1:0",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { close(arrived); <-release }), func(g *Gate) { g.LogTo(out) })
+	want(t, "malformed", r.client("127.0.0.1").do("GET", "/#a").status, 400)
+	c := r.client("127.0.0.1")
+	io.WriteString(c.conn, "GET /last HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-arrived
+	gone := make(chan error)
+	go func() { gone <- r.gate.Shutdown(context.Background()) }()
+	close(release)
+	if err := <-gone; err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	if !strings.Contains(text, `"path":"/last"`) || !strings.Contains(text, `"status":400,"sent":`) || strings.Count(text, `"verdict":"invalid"`) != 1 {
+		t.Errorf("got %s", text)
 	}
 }

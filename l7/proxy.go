@@ -118,6 +118,7 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 	}
 	if bad := malformed(r); bad.Status != 0 {
 		v.last = r.ProtoMajor == 1
+		v.verdict = verdictInvalid
 		v.say(bad)
 		return false
 	}
@@ -135,16 +136,20 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 		v.block()
 		return false
 	case unreadable:
+		v.verdict = verdictInvalid
 		v.say(tooLong)
 		return false
 	case pass:
-		v.decision = d
-		v.rule = d.watched()
+		if v.decision = d; v.request != nil {
+			v.rule = d.watched()
+		}
 	}
 	var ok bool
 	if v.upstream, ok = p.route(r, d); !ok {
+		v.verdict = verdictInvalid
 		v.say(tooLong)
 	} else if v.upstream == nil {
+		v.verdict = verdictInvalid
 		v.say(problem{Status: http.StatusNotFound, Detail: "no upstream takes this host and path"})
 	}
 	return v.upstream != nil

@@ -295,6 +295,7 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	}
 	member := g.joined
 	g.mu.Unlock()
+	defer g.access.close(ctx)
 	if member != nil {
 		defer func() {
 			member.leave()
