@@ -10,6 +10,37 @@ import (
 	"github.com/headgate/headgate/config"
 )
 
+// On HTTP/2 a fault costs its stream: others of the connection go on.
+func TestFaultCostsOneStream(t *testing.T) {
+	var faulty atomic.Bool
+	arrived, release := make(chan struct{}), make(chan struct{})
+	upstream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(arrived)
+			<-release
+		}
+	})
+	r := newTunedRig(t, Policy{Rules: []config.Rule{ruleOf(t, "a", "client", "100/1m")}}, "127.0.0.1:0", upstream, func(g *Gate) {
+		still := g.Clock
+		g.Clock = func() time.Duration {
+			if faulty.CompareAndSwap(true, false) {
+				panic("a fault that the test makes")
+			}
+			return still()
+		}
+	})
+	h := r.frames(t)
+	h.request(1, true, get("/slow")...)
+	<-arrived
+	faulty.Store(true)
+	h.request(3, true, get("/")...)
+	want(t, "the one that met a fault", h.status(3), "500")
+	h.request(5, true, get("/")...)
+	want(t, "the next", h.status(5), "200")
+	close(release)
+	want(t, "the one on its way", h.status(1), "200")
+}
+
 // A fault of the gate costs the request that meets it and no other, is counted
 // and logged.
 func TestFaultCostsOneRequest(t *testing.T) {

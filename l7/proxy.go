@@ -213,7 +213,7 @@ func (p *proxy) finish(v *visit, r *http.Request) {
 	if fault != http.ErrAbortHandler {
 		p.gate.panicked(fault)
 		if !v.wrote {
-			v.last = true
+			v.last = r.ProtoMajor == 1
 			v.say(problem{Status: http.StatusInternalServerError, Detail: "this request met a fault of the gate"})
 			return
 		}
