@@ -44,8 +44,7 @@ func (m *Member) Decide(charges []limit.Charge) bool {
 	defer deadline.Stop()
 	for range 3 {
 		if !m.inquire(charges, deadline) {
-			m.Counts.Late.Add(1)
-			return m.store.Alone(m.clock(), charges)
+			break
 		}
 		if ok := m.store.Take(m.clock(), charges); ok || !limit.Asking(charges) {
 			if !ok {
@@ -56,7 +55,11 @@ func (m *Member) Decide(charges []limit.Charge) bool {
 		// Others were faster, and more of the charges have to be asked for.
 	}
 	m.Counts.Late.Add(1)
-	return m.store.Alone(m.clock(), charges)
+	ok := m.store.Alone(m.clock(), charges)
+	if !ok {
+		m.refund(charges) // what another shard has charged already
+	}
+	return ok
 }
 
 // inquire asks for all of charges that have to be, and reports whether it was
