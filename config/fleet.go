@@ -73,7 +73,7 @@ func (o *object) fleet() *Fleet {
 	if f == nil {
 		return nil
 	}
-	out := &Fleet{Hosts: 1}
+	out := &Fleet{Hosts: f.expected()}
 	if f.need("name", "all hosts of one fleet have the same, such as edge") {
 		out.Name = f.text("name", longestFleet)
 		const set = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
@@ -85,19 +85,21 @@ func (o *object) fleet() *Fleet {
 		out.SecretFile = f.text("secret_file", 4096)
 		out.Secret = f.secret(out.SecretFile)
 	}
-	if w, ok := f.word("hosts"); ok {
-		n, err := parseWhole(w.text)
-		if err != nil || n < 1 || n > mostExpected {
-			f.errorf(w.node, "hosts %s: write a whole number from 1 to %d", quote(w.text), mostExpected)
-		}
-		out.Hosts = int(n)
-	}
 	if f.need("redis", "name where the fleet counts, such as {addresses: [\"redis:6379\"]}") {
 		if r := f.child("redis", redisLevel); r != nil {
 			out.Redis = r.redis()
 		}
 	}
 	return out
+}
+
+func (o *object) expected() int {
+	w, _ := o.word("hosts")
+	n, err := parseWhole(w.text)
+	if w.text != "" && (err != nil || n < 1 || n > mostExpected) {
+		o.errorf(w.node, "hosts %s: write a whole number from 1 to %d", quote(w.text), mostExpected)
+	}
+	return int(n)
 }
 
 // secret reads the fleet's secret: what the file holds, in base64 where it is

@@ -79,7 +79,7 @@ var (
 		{"per", "client"}, {"rate", ""}, {"burst", ""}, {"limit", ""}, {"quota", ""},
 	}}
 	fleetLevel = &level{"fleet", "`fleet`", []key{
-		{"name", ""}, {"secret_file", ""}, {"hosts", ""}, {"redis", ""},
+		{"name", ""}, {"secret_file", ""}, {"hosts", "1"}, {"redis", ""},
 	}}
 	redisLevel = &level{"fleet.redis", "`fleet.redis`", []key{
 		{"addresses", ""}, {"sentinel", ""}, {"cluster", "false"}, {"user", ""}, {"password_file", ""}, {"tls", ""},

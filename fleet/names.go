@@ -20,14 +20,17 @@ const shards = 16
 // names makes the names of one fleet's keys: at most 128 bytes, those of a shard
 // in one hash slot.
 type names struct {
-	fleet  string
-	shards int
+	shards   int
+	prefixes [shards]string
 }
 
 func newNames(o *Options) names {
-	n := names{o.Name, 1}
+	n := names{shards: 1}
 	if o.Cluster {
 		n.shards = shards
+	}
+	for i := range n.prefixes {
+		n.prefixes[i] = fmt.Sprintf("%s:{%s:%d}:", version, o.Name, i)
 	}
 	return n
 }
@@ -47,24 +50,20 @@ func nameFits(name string) bool {
 }
 
 // shard returns which shard k is in.
-func (n names) shard(k limit.Key) int {
+func (n *names) shard(k limit.Key) int {
 	b := k.Shared()
 	return int(b[0]) % n.shards
 }
 
-func (n names) prefix(shard int) string {
-	return fmt.Sprintf("%s:{%s:%d}:", version, n.fleet, shard)
-}
-
 // bucket returns the name of what is counted for k, and lent that of its shares.
-func (n names) bucket(k limit.Key) string { return n.prefix(n.shard(k)) + "b:" + encode(k) }
-func (n names) lent(k limit.Key) string   { return n.prefix(n.shard(k)) + "s:" + encode(k) }
+func (n *names) bucket(k limit.Key) string { return n.prefixes[n.shard(k)] + "b:" + encode(k) }
+func (n *names) lent(k limit.Key) string   { return n.prefixes[n.shard(k)] + "s:" + encode(k) }
 
 // last returns where the number of a host's last batch is kept.
-func (n names) last(shard int, host string) string { return n.prefix(shard) + "n:" + host }
+func (n *names) last(shard int, host string) string { return n.prefixes[shard] + "n:" + host }
 
 // hosts returns the list of live hosts.
-func (n names) hosts() string { return n.prefix(0) + "hosts" }
+func (n *names) hosts() string { return n.prefixes[0] + "hosts" }
 
 func encode(k limit.Key) string {
 	b := k.Shared()

@@ -57,10 +57,11 @@ func (g *Gate) join(f *config.Fleet) error {
 		return err
 	}
 	ctx, leave := context.WithCancel(context.Background())
-	g.joined = &joined{m, *f, o.Password, leave, make(chan struct{})}
+	j := &joined{m, *f, o.Password, leave, make(chan struct{})}
+	g.joined = j
 	go func() {
 		m.Run(ctx)
-		close(g.joined.left)
+		close(j.left)
 	}()
 	return nil
 }
