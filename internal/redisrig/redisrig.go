@@ -19,9 +19,11 @@ import (
 type Server struct {
 	Addr string // host:port
 
-	t    testing.TB
-	dir  string
-	args []string
+	t     testing.TB
+	dir   string
+	first []string // before all other arguments
+	args  []string
+	tls   bool
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
@@ -36,23 +38,38 @@ func Start(t testing.TB, args ...string) *Server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skipf("needs redis-server: %v (deploy/packages test)", err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{Addr: free.Addr().String(), t: t, dir: t.TempDir(), args: args}
-	free.Close()
+	s := &Server{Addr: freeAddress(t), t: t, dir: t.TempDir(), args: args}
 	t.Cleanup(s.Kill)
 	s.Again()
 	return s
 }
 
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
+// freeAddress returns one that nobody listens on.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // Again starts the server on its port, empty, after it was killed.
 func (s *Server) Again() {
 	s.t.Helper()
-	_, port, _ := net.SplitHostPort(s.Addr)
+	port := portOf(s.Addr)
+	if s.tls {
+		port = "0" // no other door
+	}
 	args := append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir}, s.args...)
-	cmd := exec.Command("redis-server", args...)
+	cmd := exec.Command("redis-server", append(s.first, args...)...)
+	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	if err := cmd.Start(); err != nil {
