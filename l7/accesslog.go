@@ -51,7 +51,7 @@ func newAccessLog() *accessLog {
 }
 
 // LogTo makes w what the access log is written to, or with nil stops writing.
-// Lines are whole: w gets one or more of them with each call.
+// Lines of before the first call wait for it. Lines are whole: w gets one or more of them with each call.
 func (g *Gate) LogTo(w io.Writer) {
 	if w == nil {
 		g.access.to.Store(nil)
@@ -191,7 +191,7 @@ type access struct {
 // log writes what became of v.
 func (v *visit) log() {
 	c := v.policy.access
-	if v.request == nil || c == nil || v.gate.access.to.Load() == nil {
+	if v.request == nil || c == nil {
 		return
 	}
 	now := v.gate.Wall()

@@ -165,6 +165,18 @@ func TestAccessLogSlowDisk(t *testing.T) {
 	}
 }
 
+// A gate that serves before it is told where to write keeps its lines for then,
+// as one does that takes the place of another that was killed.
+func TestAccessLogWaitsForItsFile(t *testing.T) {
+	t.Parallel()
+	out := new(logbuffer.Buffer)
+	r := newRig(t, Policy{HTTP: config.HTTP{AccessLog: &config.AccessLog{Format: config.JSON, Passed: true}}})
+	want(t, "status", r.client("127.0.0.1").do("GET", "/early").status, 200)
+	r.gate.LogTo(out)
+	await.For(t, "the line of before", func() bool { return strings.Contains(out.String(), `"path":"/early"`) })
+	want(t, "lines lost", r.gate.LostLines(), 0)
+}
+
 // What ends while the gate drains is written before it is gone, and what no rule
 // could hold is told apart from what passed.
 func TestAccessLogDrains(t *testing.T) {
