@@ -94,6 +94,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer lock.Close()
+	if err := dropHalves(cfg.State.Dir); err != nil {
+		d.log.Warn("what a killed daemon had begun to write is left", "err", err)
+	}
 	if err := d.recall(); err != nil {
 		return err
 	}

@@ -17,6 +17,20 @@ var stateNames = []string{
 	secretFile, verifierLog,
 }
 
+// dropHalves removes what a daemon that was killed had begun to write in dir:
+// files that renameio names after the one that they were to become.
+func dropHalves(dir string) error {
+	var errs []error
+	for _, name := range stateNames {
+		halves, err := filepath.Glob(filepath.Join(dir, "."+name+"[0-9]*"))
+		errs = append(errs, err)
+		for _, path := range halves {
+			errs = append(errs, os.Remove(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Purge removes what was added from the command line and all else that a daemon
 // kept in dir, then dir itself if nothing is left in it. Files of others stay,
 // and nothing is removed while a daemon lives there.
@@ -29,6 +43,9 @@ func Purge(dir string) error {
 		return fmt.Errorf("purge: %w (stop that daemon first)", err)
 	}
 	defer lock.Close()
+	if err := dropHalves(dir); err != nil {
+		return fmt.Errorf("purge %s: %w", dir, err)
+	}
 	for _, name := range stateNames {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("purge %s: %w", dir, err)

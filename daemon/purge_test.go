@@ -19,7 +19,7 @@ func TestPurge(t *testing.T) {
 		}
 	}
 	others := filepath.Join(dir, "somebodys")
-	for _, path := range []string{filepath.Join(dir, "state.json"), filepath.Join(dir, "lists", "drop"), others} {
+	for _, path := range []string{filepath.Join(dir, "state.json"), filepath.Join(dir, "lists", "drop"), filepath.Join(dir, ".state.json123456"), others} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
