@@ -97,7 +97,7 @@ func (sh *shard) hear(now Ticks, c *Charge) {
 // A question lends no share, and does not make one last longer.
 func (n *Line) learn(now Ticks, l *Limit, t *Told) bool {
 	lent := n.is(known) && Until(n.answered+lease, now) > 0
-	if lent && int32(t.At-n.at) < 0 {
+	if lent && n.outdated(now, t) {
 		return false
 	}
 	if !lent {
@@ -114,6 +114,13 @@ func (n *Line) learn(now Ticks, l *Limit, t *Told) bool {
 		n.refuse(now + max(t.Wait, n.turn(l)))
 	}
 	return true
+}
+
+// outdated reports whether t was decided before what n heard last, or, in the
+// same microsecond, leaves more or refuses for less than that.
+func (n *Line) outdated(now Ticks, t *Told) bool {
+	d := int32(t.At - n.at)
+	return d < 0 || d == 0 && (t.Left > n.left || n.is(denied) && t.Wait < Until(n.until, now))
 }
 
 // hear takes up the answer to a report that left at sent, and the share that
