@@ -42,6 +42,7 @@ const (
 func (m *Member) Decide(charges []limit.Charge) bool {
 	deadline := time.NewTimer(m.o.Deadline)
 	defer deadline.Stop()
+	defer m.hasten()
 	for range 3 {
 		if !m.inquire(charges, deadline) {
 			break
@@ -60,6 +61,13 @@ func (m *Member) Decide(charges []limit.Charge) bool {
 		m.refund(charges) // what another shard has charged already
 	}
 	return ok
+}
+
+func (m *Member) hasten() {
+	select {
+	case m.haste <- struct{}{}:
+	default:
+	}
 }
 
 // inquire asks for all of charges that have to be, and reports whether it was

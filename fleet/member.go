@@ -41,6 +41,7 @@ type Member struct {
 	reporter *credit.Reporter
 	done     chan flight
 	asks     chan *question
+	haste    chan struct{}         // a decision had to ask: report before the tick
 	words    atomic.Uint64         // makes the words of decisions
 	fault    atomic.Pointer[error] // of the last call that failed
 
@@ -90,7 +91,7 @@ func Join(o Options, store *limit.Store, clock func() limit.Ticks, log *slog.Log
 	m := &Member{
 		o: o, names: newNames(&o), client: client, store: store, clock: clock, log: log,
 		facts: limit.NewFleet(o.Tick), life: hex.EncodeToString(life[:]),
-		done: make(chan flight, shards), asks: make(chan *question, 256),
+		done: make(chan flight, shards), asks: make(chan *question, 256), haste: make(chan struct{}, 1),
 		state: State{Since: time.Now(), Reason: "not connected yet"},
 	}
 	m.facts.SetHosts(o.Expected)
@@ -131,6 +132,11 @@ func (m *Member) loop(ctx context.Context) error {
 	defer beats.Stop()
 	pulse := make(chan error, 1)
 	beating := false
+	var reported time.Time
+	report := func() {
+		reported = time.Now()
+		m.report(ctx, m.reporter.Tick(m.clock()))
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -146,8 +152,12 @@ func (m *Member) loop(ctx context.Context) error {
 		case f := <-m.done:
 			m.land(f)
 			m.report(ctx, m.reporter.Due(m.clock()))
+		case <-m.haste:
+			if time.Since(reported) >= credit.Haste {
+				report()
+			}
 		case <-tick.C:
-			m.report(ctx, m.reporter.Tick(m.clock()))
+			report()
 		}
 	}
 }

@@ -2,6 +2,7 @@ package credit
 
 import (
 	"math"
+	"time"
 
 	"github.com/headgate/headgate/limit"
 )
@@ -14,6 +15,10 @@ const (
 	// longer when there are more, and lose nothing by it: what a host has not
 	// reported stays below an eighth of its line.
 	calmKeys = BatchSize
+
+	// Haste is how soon after a report a host that had to ask reports again: who
+	// asks is short of a share, and the load may just have moved to it.
+	Haste = 10 * time.Millisecond
 
 	// cutAfter is how many ticks without any answer make a host go on alone.
 	cutAfter = 6

@@ -128,6 +128,7 @@ type host struct {
 	store    *limit.Store
 	key      limit.Key
 	reporter *credit.Reporter
+	reported time.Duration
 }
 
 type event struct {
@@ -261,6 +262,7 @@ func (h *host) tick(life int) {
 }
 
 func (h *host) report() {
+	h.reported = h.w.now
 	for _, b := range h.reporter.Tick(h.clock()) {
 		h.send(b)
 	}
@@ -370,6 +372,7 @@ func (h *host) ask(charges []limit.Charge, fits bool) {
 			charges[0].Told = &told
 			h.reporter.Heard()
 			w.finish(h.store.Take(h.clock(), charges), fits)
+			h.hasten()
 		})
 	})
 	w.at(w.now+w.Deadline, func() {
@@ -378,7 +381,15 @@ func (h *host) ask(charges []limit.Charge, fits bool) {
 		}
 		done = true
 		w.finish(h.store.Alone(h.clock(), charges), fits)
+		h.hasten()
 	})
+}
+
+// hasten reports before the tick, as a host does that had to ask.
+func (h *host) hasten() {
+	if h.w.now-h.reported >= credit.Haste {
+		h.report()
+	}
 }
 
 func (w *world) finish(ok, fits bool) {
