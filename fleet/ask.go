@@ -254,7 +254,7 @@ func (m *Member) carry(ctx context.Context, round []*question) {
 	}
 	m.Counts.Calls.Add(uint64(len(live)))
 	replies := make([]*redis.Cmd, len(live))
-	m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, fault := m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, q := range live {
 			replies[i] = decide.EvalSha(ctx, p, q.keys, q.args...)
 		}
@@ -262,6 +262,9 @@ func (m *Member) carry(ctx context.Context, round []*question) {
 	})
 	for i, q := range live {
 		reply, err := replies[i].Slice()
+		if replies[i].Val() == nil && replies[i].Err() == nil && fault != nil {
+			err = fault // it never came so far
+		}
 		if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 			reply, err = decide.Eval(ctx, m.client, q.keys, q.args...).Slice()
 		}

@@ -13,6 +13,7 @@ const (
 	lineDepth = 0.25 // of what is left, the share of it that may go out at once
 	baseShare = 0.25 // of all shares: held by all known hosts alike, without asking
 	urgent    = 8    // a host reports when it has admitted a part of its line so small
+	precise   = 10   // of a limit that restores less than one a tick, the last that are only admitted by asking
 )
 
 // Fleet is what a host knows of its fleet and goes by in each decision. It is
@@ -128,6 +129,9 @@ func (l *Limit) perTick() float64 {
 // line returns what a host with a share may admit until it hears from the
 // fleet again, when left of the limit are left.
 func (l *Limit) line(share float64, left int64) int32 {
+	if left <= precise && l.perTick() < 1 {
+		return 0
+	}
 	return int32(min(math.MaxInt32, share*(lineDepth*float64(max(0, left))+l.perTick())))
 }
 
