@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/fleet/board"
 	"github.com/headgate/headgate/internal/await"
 	"github.com/headgate/headgate/internal/redisrig"
 	"github.com/headgate/headgate/limit"
@@ -14,7 +15,7 @@ import (
 
 // acl is what docs/fleet.md gives the user of a fleet in Redis.
 const acl = "~hg1:* resetchannels -@all +hello +auth +client|setname +evalsha +eval +time +get +set +del +type +pexpire " +
-	"+hgetall +hset +hdel +zadd +zcard +zrange +zrem +zremrangebyscore +zremrangebyrank"
+	"+hget +hgetall +hset +hdel +hkeys +hlen +zadd +zcard +zrange +zrem +zremrangebyscore +zremrangebyrank +xadd +xread"
 
 // A user that may run the documented commands on the fleet's keys only, behind a
 // password that changes, is enough.
@@ -49,6 +50,28 @@ func TestACL(t *testing.T) {
 	lines := newRule(t, []*host{h}, "lines", rate(t, 100, time.Second, 100), limit.Lines, limit.Share)
 	lines.offer([]*host{h}, "k", 400, time.Second/2)
 	want(t, "calls that failed", h.Counts.Failures.Load(), 0)
+
+	b, err := NewBoard(Options{Name: "test", Secret: secret, Addresses: []string{s.Addr}, User: "headgate", Password: password}, "a", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	_, posted, err := b.Post(t.Context(), 0, []board.Draft{{Notice: board.Notice{ID: "x"}}})
+	if err == nil {
+		err = b.Merge(t.Context(), posted)
+	}
+	if err == nil {
+		_, err = b.Pull(t.Context(), 0, 0)
+	}
+	if err == nil {
+		_, _, err = b.Hosts(t.Context(), 0)
+	}
+	if err == nil {
+		err = b.Wait(t.Context(), 0, time.Millisecond)
+	}
+	if err != nil {
+		t.Errorf("the board: %v", err)
+	}
 
 	user("two")
 	password.Set("two")

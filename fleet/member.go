@@ -174,8 +174,11 @@ func (m *Member) after(err error) time.Duration {
 		return firstProbe
 	}
 	m.probe = min(max(m.probe, firstProbe)*2, lastProbe)
-	return m.probe/2 + randv2.N(m.probe/2)
+	return jitter(m.probe)
 }
+
+// jitter returns between half of d and d.
+func jitter(d time.Duration) time.Duration { return d/2 + randv2.N(d/2) }
 
 // beat says that this host is alive and learns who else is.
 func (m *Member) beat(ctx context.Context) error {

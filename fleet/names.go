@@ -65,6 +65,14 @@ func (n *names) last(shard int, host string) string { return n.prefixes[shard] +
 // hosts returns the list of live hosts.
 func (n *names) hosts() string { return n.prefixes[0] + "hosts" }
 
+// board returns the keys of the fleet's board, in the order of board.lua.
+func (n *names) board() (all []string) {
+	for _, part := range []string{"notices", "order", "keep", "stream", "hosts", "facts"} {
+		all = append(all, n.prefixes[0]+"board:"+part)
+	}
+	return all
+}
+
 func encode(k limit.Key) string {
 	b := k.Shared()
 	return base64.RawURLEncoding.EncodeToString(b[:])

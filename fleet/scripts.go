@@ -17,10 +17,14 @@ var (
 	decideText string
 	//go:embed hosts.lua
 	hostsText string
+	//go:embed board.lua
+	boardText string
 
 	debit  = redis.NewScript(head + common + debitText)
 	decide = redis.NewScript(head + common + decideText)
 	hosts  = redis.NewScript(head + common + hostsText)
+
+	boardScript = redis.NewScript(head + common + boardText)
 )
 
 // head makes Redis (7.0 and later) look at the script as a whole: where it has
