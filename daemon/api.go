@@ -14,8 +14,8 @@ import (
 //
 //	GET    /v1/status
 //	GET    /v1/rules          POST /v1/rules    DELETE /v1/rules/{name}
-//	GET    /v1/blocks         POST /v1/blocks   DELETE /v1/blocks?prefix=P[&reason=R][&force=true]
-//	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R][&force=true]
+//	GET    /v1/blocks         POST /v1/blocks   DELETE /v1/blocks?prefix=P[&reason=R][&force=true][&all_hosts=true]
+//	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R][&force=true][&all_hosts=true]
 //	GET    /v1/blocks/batch   POST /v1/blocks/batch
 //	GET    /v1/allows/batch   POST /v1/allows/batch
 //	GET    /v1/vouches        POST /v1/vouches  DELETE /v1/vouches?source=A
@@ -45,6 +45,7 @@ const (
 	FromCommand = "command line"
 	FromList    = "list"   // By is its name
 	FromDaemon  = "daemon" // which did it by itself
+	FromFleet   = "fleet"  // added with --all-hosts, on Host
 )
 
 // Origin says where an entry came from, and, if from the command line, who
@@ -55,6 +56,7 @@ type Origin struct {
 	UID  *uint32   `json:"uid,omitempty"`
 	At   time.Time `json:"at,omitzero"`
 	Why  string    `json:"why,omitempty"`
+	Host string    `json:"host,omitempty"` // of the fleet, on which it was added
 
 	// From where, over SSH: the asker's own address, and the end on this host.
 	Peer netip.Addr     `json:"peer,omitzero"`
@@ -79,6 +81,8 @@ type EntryRequest struct {
 	Reason string       `json:"reason,omitempty"`
 	Peer   netip.Addr   `json:"peer,omitzero"`   // whom a block must not lock out: where the asker sits
 	Force  bool         `json:"force,omitempty"` // block it all the same
+
+	AllHosts bool `json:"all_hosts,omitempty"` // of the fleet, and not on this one alone
 }
 
 // EntryRemoval asks for the end of a block or an allow; in the query of DELETE.
@@ -86,6 +90,8 @@ type EntryRemoval struct {
 	Prefix netip.Prefix
 	Reason *string // only of the entry with this reason
 	Force  bool    // also where the asker is blocked without it
+
+	AllHosts bool // what was added for all hosts, and nothing else
 }
 
 // EntryReply is what came of a block, an allow or their removal.
@@ -94,6 +100,8 @@ type EntryReply struct {
 	Removed  int      `json:"removed,omitempty"`  // entries taken away
 	Covered  []Entry  `json:"covered,omitempty"`  // what still covers the prefix
 	Warnings []string `json:"warnings,omitempty"` // why it may not do what was meant
+
+	Fleet *FleetReply `json:"fleet,omitempty"` // of a change for all hosts
 }
 
 // BatchRequest asks for blocks or allows of many prefixes with one end and one
@@ -170,6 +178,7 @@ type UndoRequest struct {
 type UndoReply struct {
 	Undone  HistoryEntry `json:"undone"`
 	Changes []Change     `json:"changes,omitempty"` // of the config
+	Fleet   *FleetReply  `json:"fleet,omitempty"`   // of a change for all hosts
 }
 
 // OpenRequest asks to open the network gate to everything, or to end that.
@@ -196,6 +205,8 @@ type RuleRequest struct {
 	Why   string `json:"why,omitempty"`
 	For   int64  `json:"for,omitempty"`   // seconds from now; 0: for ever
 	Force bool   `json:"force,omitempty"` // also where it stops the asker's own session
+
+	AllHosts bool `json:"all_hosts,omitempty"` // of the fleet, and not on this one alone
 }
 
 // RuleReply is what came of adding or removing a rule.
@@ -204,6 +215,8 @@ type RuleReply struct {
 	Was      string   `json:"was,omitempty"`   // text of the rule it replaced
 	Fresh    bool     `json:"fresh,omitempty"` // replaced, and its counts start anew
 	Warnings []string `json:"warnings,omitempty"`
+
+	Fleet *FleetReply `json:"fleet,omitempty"` // of a change for all hosts
 }
 
 // ReloadRequest may be left out.
@@ -297,6 +310,7 @@ type Status struct {
 	Trial   *TrialStatus  `json:"trial,omitempty"`
 	Rules   []Rule        `json:"rules"`
 	Lists   []ListStatus  `json:"lists,omitempty"`
+	Board   *BoardStatus  `json:"board,omitempty"` // nil: this host is in no fleet
 	Blocks  int           `json:"blocks"` // prefixes
 	Allows  int           `json:"allows"`
 }

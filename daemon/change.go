@@ -145,13 +145,20 @@ func (d *daemon) addEntry(ctx context.Context, k kind, q EntryRequest, who Origi
 	}
 	before := d.added.live(now)
 	next := before
-	list := k.added(&next)
-	*list = withEntry(*list, e)
+	if q.AllHosts {
+		next, err = d.said(next, k.saying(e, q.Force), e.End)
+	} else {
+		list := k.added(&next)
+		*list = withEntry(*list, e)
+	}
+	if err != nil {
+		return EntryReply{}, err
+	}
 	if err := d.commit(ctx, next, nothing); err != nil {
 		return EntryReply{}, err
 	}
 	who.Why = q.Reason
-	d.note(change{what: k.name, subject: short4(e.Prefix), detail: until(e, now), who: who, patch: patchOf(before, d.added)})
+	d.note(change{what: k.name, subject: short4(e.Prefix), detail: until(e, now) + onAll(q.AllHosts), who: who, patch: patchOf(before, d.added)})
 	reply := EntryReply{Entry: remaining(latest(k.at(d.policy, e.Prefix), e.Prefix), now)}
 	if endsAfter(reply.Entry, e) {
 		reply.Warnings = append(reply.Warnings, fmt.Sprintf("%s is %s for longer already: to shorten it, %s it first", e.Prefix, k.done, k.remove))
@@ -227,21 +234,15 @@ func checkText(what, s string) error {
 func (d *daemon) removeEntry(ctx context.Context, k kind, q EntryRemoval, who Origin) (EntryReply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p, reason := q.Prefix, q.Reason
+	p := q.Prefix
 	if err := checkPrefix(p); err != nil {
 		return EntryReply{}, err
 	}
 	before := d.added.live(d.now())
-	next := before
-	list := k.added(&next)
-	kept, removed := withoutEntries(*list, p, reason)
-	many := k.imports(&next)
-	keptMany, removedMany := many.withoutPrefix(p, reason)
-	removed = append(removed, removedMany...)
+	next, removed := before.without(k, q, d.now())
 	if len(removed) == 0 {
-		return EntryReply{}, d.notListed(k, p, reason)
+		return EntryReply{}, d.notListed(k, q)
 	}
-	*list, *many = kept, keptMany
 	err := d.commit(ctx, next, func(next *policy) error {
 		if peer := who.Peer.Unmap(); !q.Force && next.shuts(peer) && !d.policy.shuts(peer) {
 			return refuse("not changed: without %s you are blocked yourself, at %s (unblock that first, or add --force if you mean it)", p, peer)
@@ -251,7 +252,7 @@ func (d *daemon) removeEntry(ctx context.Context, k kind, q EntryRemoval, who Or
 	if err != nil {
 		return EntryReply{}, err
 	}
-	d.note(change{what: k.remove, subject: short4(p), detail: told(removed), who: who, patch: patchOf(before, d.added)})
+	d.note(change{what: k.remove, subject: short4(p), detail: told(removed) + onAll(q.AllHosts), who: who, patch: patchOf(before, d.added)})
 	return EntryReply{
 		Entry:   remaining(latest(removed, p), d.now()),
 		Removed: len(removed),
@@ -259,9 +260,45 @@ func (d *daemon) removeEntry(ctx context.Context, k kind, q EntryRemoval, who Or
 	}, nil
 }
 
+// without returns s without the entries that q means, and those.
+func (s state) without(k kind, q EntryRemoval, now time.Time) (next state, removed []Entry) {
+	if q.AllHosts {
+		said := s.Posted.entries(k, q.Prefix, q.Reason, now)
+		for _, n := range said {
+			removed = append(removed, n.asEntry(k))
+		}
+		return s.unsaid(said), removed
+	}
+	list, many := k.added(&s), k.imports(&s)
+	kept, removed := withoutEntries(*list, q.Prefix, q.Reason)
+	keptMany, removedMany := many.withoutPrefix(q.Prefix, q.Reason)
+	*list, *many = kept, keptMany
+	return s, append(removed, removedMany...)
+}
+
+// onAll is what a record says of a change for all hosts.
+func onAll(all bool) string {
+	if all {
+		return " on all hosts"
+	}
+	return ""
+}
+
 // notListed says why there was nothing to remove, and what would help.
-func (d *daemon) notListed(k kind, p netip.Prefix, reason *string) error {
+func (d *daemon) notListed(k kind, q EntryRemoval) error {
+	p, reason := q.Prefix, q.Reason
 	cover := k.covering(d.policy, p)
+	if q.AllHosts {
+		if d.board == nil {
+			return refuse("this host is in no fleet: leave --all-hosts out")
+		}
+		if slices.ContainsFunc(cover, func(e Entry) bool { return e.Prefix == p && e.From == FromCommand }) {
+			return refuse("%s is %s on this host alone: headgate %s %s", p, k.done, k.remove, short4(p))
+		}
+		if len(cover) == 0 {
+			return notThere("%s is not %s on all hosts", p, k.done)
+		}
+	}
 	if len(cover) == 0 {
 		return notThere("%s is not %s", p, k.done)
 	}
@@ -269,6 +306,9 @@ func (d *daemon) notListed(k kind, p netip.Prefix, reason *string) error {
 	for _, e := range cover {
 		if e.Prefix == p && e.From == FromConfig {
 			return refuse("%s is %s by the config: remove it from %s in %s", p, k.done, k.name, d.path)
+		}
+		if e.Prefix == p && e.From == FromFleet && !q.AllHosts {
+			return refuse("%s is %s on all hosts of the fleet: headgate %s %s --all-hosts", p, k.done, k.remove, short4(p))
 		}
 		if e.Prefix == p && e.From == FromList {
 			return refuse("%s is %s by the list %s: remove it there", p, k.done, e.By)
@@ -358,9 +398,22 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 	if had && old.origin.From == FromConfig {
 		return RuleReply{}, refuse("rule %s is in the config: change it in %s, the daemon reloads by itself", r.Name, d.path)
 	}
+	if had && old.aside == "" && (old.origin.From == FromFleet) != q.AllHosts {
+		where := map[bool]string{true: "on all hosts of the fleet", false: "on this host alone"}[!q.AllHosts]
+		return RuleReply{}, refuse("rule %s was added %s: remove it first (headgate rule rm %s%s)", r.Name, where, r.Name, flagAll(!q.AllHosts))
+	}
 	who.Why = q.Why
 	before := d.added.live(d.now())
-	err = d.commit(ctx, before.withRule(addedRule{Name: r.Name, Text: r.Text, End: end, Origin: who}), func(p *policy) error {
+	next, a := before, addedRule{Name: r.Name, Text: r.Text, End: end, Origin: who}
+	if q.AllHosts {
+		next, err = d.said(before, saying{Rule: &a, Force: q.Force}, end)
+	} else {
+		next = before.withRule(a)
+	}
+	if err != nil {
+		return RuleReply{}, err
+	}
+	err = d.commit(ctx, next, func(p *policy) error {
 		added, _ := p.find(r.Name)
 		if added.aside != "" {
 			return refuse("rule %s not added: %s", r.Name, added.aside)
@@ -376,7 +429,7 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 	now, _ := d.policy.find(r.Name)
 	reply := RuleReply{Rule: d.wireRule(now)}
 	if p := patchOf(before, d.added); p != nil {
-		d.note(change{what: "rule add", subject: r.Name, detail: r.Text, who: who, patch: p})
+		d.note(change{what: "rule add", subject: r.Name, detail: r.Text + onAll(q.AllHosts), who: who, patch: p})
 	}
 	if had {
 		reply.Was, reply.Fresh = old.Text, identity(old.Rule) != identity(now.Rule)
@@ -393,12 +446,17 @@ func (d *daemon) addRule(ctx context.Context, q RuleRequest, who Origin) (RuleRe
 }
 
 // removeRule removes a rule that was added from the command line.
-func (d *daemon) removeRule(ctx context.Context, name string, who Origin) (RuleReply, error) {
+func (d *daemon) removeRule(ctx context.Context, name string, all bool, who Origin) (RuleReply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if all {
+		return d.unsayRule(ctx, name, who)
+	}
 	i := d.added.rule(name)
 	if i < 0 {
-		if _, ok := d.policy.find(name); ok {
+		if r, ok := d.policy.find(name); ok && r.origin.From == FromFleet {
+			return RuleReply{}, refuse("rule %s is on all hosts of the fleet: headgate rule rm %s --all-hosts", name, name)
+		} else if ok {
 			return RuleReply{}, refuse("rule %s is in the config: remove it from %s, the daemon reloads by itself", name, d.path)
 		}
 		return RuleReply{}, notThere("no rule %q (see: headgate rule ls)", name)

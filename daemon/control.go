@@ -96,10 +96,18 @@ func (d *daemon) controlHandler() http.Handler {
 		if err := decode(r, &q); err != nil {
 			return nil, err
 		}
-		return d.addRule(r.Context(), q, who(r, d.now()))
+		reply, err := d.addRule(r.Context(), q, who(r, d.now()))
+		if err == nil && q.AllHosts {
+			reply.Fleet = d.tell(r.Context())
+		}
+		return reply, err
 	}))
 	m.Handle("DELETE /v1/rules/{name}", answerWith(d.log, func(r *http.Request) (any, error) {
-		return d.removeRule(r.Context(), r.PathValue("name"), who(r, d.now()))
+		reply, err := d.removeRule(r.Context(), r.PathValue("name"), forAllHosts(r), who(r, d.now()))
+		if err == nil && forAllHosts(r) {
+			reply.Fleet = d.tell(r.Context())
+		}
+		return reply, err
 	}))
 	d.handleEntries(m, blocks)
 	d.handleEntries(m, allows)
@@ -153,7 +161,11 @@ func (d *daemon) handleEntries(m *http.ServeMux, k kind) {
 		if err := decode(r, &q); err != nil {
 			return nil, err
 		}
-		return d.addEntry(r.Context(), k, q, who(r, d.now()))
+		reply, err := d.addEntry(r.Context(), k, q, who(r, d.now()))
+		if err == nil && q.AllHosts {
+			reply.Fleet = d.tell(r.Context())
+		}
+		return reply, err
 	}))
 	m.Handle("GET "+path+"/batch", answerWith(d.log, func(*http.Request) (any, error) {
 		return BatchProgress{Pending: d.unfilled.Load()}, nil
@@ -176,7 +188,12 @@ func (d *daemon) handleEntries(m *http.ServeMux, k kind) {
 			text := q.Get("reason")
 			reason = &text
 		}
-		return d.removeEntry(r.Context(), k, EntryRemoval{p, reason, q.Get("force") == "true"}, who(r, d.now()))
+		removal := EntryRemoval{p, reason, q.Get("force") == "true", forAllHosts(r)}
+		reply, err := d.removeEntry(r.Context(), k, removal, who(r, d.now()))
+		if err == nil && removal.AllHosts {
+			reply.Fleet = d.tell(r.Context())
+		}
+		return reply, err
 	}))
 }
 

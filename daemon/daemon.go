@@ -48,6 +48,7 @@ type daemon struct {
 	store   store
 	network *network
 	http    *httpGate
+	board   *fleetBoard   // nil: this host is in no fleet
 	manager notifier      // of services, such as systemd
 	wake    chan struct{} // the next end may have changed
 
@@ -147,6 +148,7 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.watchHits(ctx) })
 	tasks.Go(func() error { return d.summarize(ctx) })
 	tasks.Go(func() error { return d.audit(ctx) })
+	tasks.Go(func() error { return d.keepBoard(ctx) })
 	tasks.Go(func() error { return d.pet(ctx) })
 	context.AfterFunc(ctx, func() { d.manager.tell(sd.SdNotifyStopping) })
 	if err := d.manager.tell(sd.SdNotifyReady); err != nil {
@@ -217,6 +219,10 @@ func (d *daemon) recall() error {
 	if warning != "" {
 		d.log.Error(warning)
 	}
+	if d.board, err = d.joinBoard(d.policy.cfg); err != nil {
+		return err
+	}
+	added = d.recallBoard(added).live(d.now())
 	p, err := merge(d.policy.cfg, added, named(d.kept))
 	if err != nil {
 		return err

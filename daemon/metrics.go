@@ -74,6 +74,9 @@ var described = []struct {
 	{"headgate_fleet_hosts", "Hosts of the fleet that are alive, this one included.", nil},
 	{"headgate_fleet_calls", "Calls to Redis by the HTTP gate's process that runs.", nil},
 	{"headgate_fleet_questions", "Decisions that asked Redis, by the HTTP gate's process that runs.", nil},
+	{"headgate_fleet_entries", "Blocks, allows, rules and overrides for all hosts that are in force.", nil},
+	{"headgate_fleet_entries_up", "Whether this host learns of what is added for all hosts.", nil},
+	{"headgate_fleet_revision", "Version up to which this host knows what holds on all hosts: microseconds since 1970, by Redis.", nil},
 	{"headgate_fleet_late", "Of those, decided without its answer.", nil},
 	{"headgate_http_access_log_lost_lines_total", "Lines of the access log that were not written: the disk was full or slow.", nil},
 }
@@ -122,6 +125,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge("headgate_fleet_calls", float64(f.Calls))
 		gauge("headgate_fleet_questions", float64(f.Asked))
 		gauge("headgate_fleet_late", float64(f.Late))
+	}
+	if b := st.Board; b != nil {
+		gauge("headgate_fleet_entries", float64(b.Entries))
+		gauge("headgate_fleet_entries_up", oneIf(b.Up))
+		gauge("headgate_fleet_revision", float64(b.Revision))
 	}
 	count("headgate_http_access_log_lost_lines_total", st.HTTP.LostLines)
 	gauge("headgate_http_keys", float64(st.HTTP.Buckets.Keys))

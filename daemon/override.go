@@ -25,6 +25,8 @@ type OverrideRequest struct {
 	Until string `json:"until,omitempty"` // a date, its last day, or a moment; empty: for ever
 	Why   string `json:"why,omitempty"`
 	Force bool   `json:"force,omitempty"` // also where it stops the asker's own session
+
+	AllHosts bool `json:"all_hosts,omitempty"` // of the fleet, and not on this one alone
 }
 
 // Whom says whom an override is for.
@@ -57,6 +59,8 @@ type OverrideReply struct {
 	Was      string   `json:"was,omitempty"` // text of the one it replaced
 	RuleText string   `json:"rule_text"`     // of the rule, as it is now
 	Warnings []string `json:"warnings,omitempty"`
+
+	Fleet *FleetReply `json:"fleet,omitempty"` // of a change for all hosts
 }
 
 // addedOverride is kept as text and read again at each start. Its end is a time
@@ -174,7 +178,16 @@ func (d *daemon) addOverride(ctx context.Context, q OverrideRequest, who Origin)
 	who.Why = q.Why
 	a := addedOverride{Rule: r.Name, Whom: o.Whom(), Text: o.Text(r.Rule), End: o.Until, Origin: who}
 	before := d.added.live(d.now())
-	err = d.commit(ctx, before.withOverride(a), func(p *policy) error {
+	next := before
+	if q.AllHosts {
+		next, err = d.said(before, saying{Override: &a, Force: q.Force}, a.End)
+	} else {
+		next = before.withOverride(a)
+	}
+	if err != nil {
+		return OverrideReply{}, err
+	}
+	err = d.commit(ctx, next, func(p *policy) error {
 		now, _ := p.find(r.Name)
 		if err := p.starves(now.Rule, d.guardFor(who)); err != nil && !q.Force {
 			return refuse("override not added: %v (or add --force if you mean it)", err)
@@ -193,19 +206,25 @@ func (d *daemon) addOverride(ctx context.Context, q OverrideRequest, who Origin)
 	if slices.ContainsFunc(r.Overrides, func(o config.Override) bool { return o.Whom() == a.Whom }) && reply.Was == "" {
 		reply.Warnings = append(reply.Warnings, "it stands before the rule's own override for the same until it is removed")
 	}
-	d.note(change{what: "override add", subject: a.Rule, detail: a.Text, who: who, patch: patchOf(before, d.added)})
+	d.note(change{what: "override add", subject: a.Rule, detail: a.Text + onAll(q.AllHosts), who: who, patch: patchOf(before, d.added)})
 	return reply, nil
 }
 
-func (d *daemon) removeOverride(ctx context.Context, rule string, w Whom, who Origin) (OverrideReply, error) {
+func (d *daemon) removeOverride(ctx context.Context, rule string, w Whom, all bool, who Origin) (OverrideReply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	whom, err := w.words()
 	if err != nil {
 		return OverrideReply{}, err
 	}
+	if all {
+		return d.unsayOverride(ctx, rule, whom, who)
+	}
 	i := d.added.override(rule, whom)
 	if i < 0 {
+		if n := d.added.saidOverride(rule, whom); n != nil {
+			return OverrideReply{}, refuse("the override of %s for %s is on all hosts of the fleet: add --all-hosts", rule, whom)
+		}
 		r, _ := d.policy.find(rule)
 		if slices.ContainsFunc(r.Overrides, func(o config.Override) bool { return o.Whom() == whom }) {
 			return OverrideReply{}, refuse("the override of %s for %s is the rule's own: change the rule", rule, whom)
@@ -261,12 +280,20 @@ func (d *daemon) handleOverrides(m *http.ServeMux) {
 		if err := decode(r, &q); err != nil {
 			return nil, err
 		}
-		return d.addOverride(r.Context(), q, who(r, d.now()))
+		reply, err := d.addOverride(r.Context(), q, who(r, d.now()))
+		if err == nil && q.AllHosts {
+			reply.Fleet = d.tell(r.Context())
+		}
+		return reply, err
 	}))
 	m.Handle("DELETE /v1/overrides", answerWith(d.log, func(r *http.Request) (any, error) {
 		q := r.URL.Query()
 		w := Whom{Owner: q.Get("owner"), Plan: q.Get("plan"), Key: q.Get("key"), From: q["from"]}
-		return d.removeOverride(r.Context(), q.Get("rule"), w, who(r, d.now()))
+		reply, err := d.removeOverride(r.Context(), q.Get("rule"), w, forAllHosts(r), who(r, d.now()))
+		if err == nil && forAllHosts(r) {
+			reply.Fleet = d.tell(r.Context())
+		}
+		return reply, err
 	}))
 }
 

@@ -13,6 +13,7 @@ type patch struct {
 	Rules  []rulePatch `json:"rules,omitempty"`
 
 	Overrides []overridePatch `json:"overrides,omitempty"`
+	Notices   []noticePatch   `json:"notices,omitempty"` // to all hosts
 }
 
 // listPatch is the part of one list. Imports are there whole, if they differ at
@@ -41,6 +42,7 @@ func patchOf(a, b state) *patch {
 		Allows: listPatchOf(a.Allows, b.Allows, a.AllowImports, b.AllowImports),
 
 		Overrides: overridePatches(a, b),
+		Notices:   noticePatches(a.Posted, b.Posted),
 	}
 	for _, r := range a.Rules {
 		if i := b.rule(r.Name); i < 0 {
@@ -54,7 +56,7 @@ func patchOf(a, b state) *patch {
 			p.Rules = append(p.Rules, rulePatch{Is: &r})
 		}
 	}
-	if p.Blocks.empty() && p.Allows.empty() && len(p.Rules)+len(p.Overrides) == 0 {
+	if p.Blocks.empty() && p.Allows.empty() && len(p.Rules)+len(p.Overrides)+len(p.Notices) == 0 {
 		return nil
 	}
 	return &p

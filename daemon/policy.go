@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/config"
@@ -20,6 +21,7 @@ type policy struct {
 	blocks []Entry
 	allows []Entry
 
+	unheard   []*notice      // said to all hosts, and not in force on this one
 	overrides []liveOverride // added from the command line, those in force and those aside; the latest first
 
 	manyBlocks bulks // what files brought in at once, beside blocks
@@ -52,7 +54,8 @@ func merge(cfg *config.Config, added state, named map[string][]netip.Prefix) (*p
 		}
 	}
 	p.admit(sound)
-	p.override(added.Overrides)
+	p.hear(added.said)
+	p.override(slices.Concat(said(added.said), added.Overrides))
 	return p, nil
 }
 
@@ -115,7 +118,7 @@ func (p *policy) read(a addedRule) liveRule {
 		live.Rule = config.Rule{Name: a.Name, Text: a.Text}
 		live.aside = "it does not read: " + err.Error()
 	case p.has(a.Name):
-		live.aside = "the config has a rule of this name"
+		live.aside = "there is another rule of this name"
 	}
 	if live.aside == "" && p.cfg.Mode == config.Watch {
 		live.Mode = config.Watch
@@ -237,6 +240,10 @@ func (p *policy) warnings() []string {
 	}
 	for _, r := range p.aside {
 		out = append(out, fmt.Sprintf("rule %s, added from the command line, is not in force: %s", r.Name, r.aside))
+	}
+	for _, n := range p.unheard {
+		what, subject, _ := n.says.words()
+		out = append(out, fmt.Sprintf("%s, said to all hosts, is not in force on this one: %s", strings.TrimSpace(firstOf(what, "something")+" "+subject), n.Aside))
 	}
 	for _, o := range p.overrides {
 		if o.aside != "" {

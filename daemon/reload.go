@@ -46,7 +46,7 @@ func parseConfig(path string, data []byte) (loaded, error) {
 	if err != nil {
 		return loaded{}, &ConfigError{err}
 	}
-	beside, err := json.Marshal([]any{cfg.HTTP.Users.Keys, cfg.HTTP.Certificates})
+	beside, err := json.Marshal([]any{cfg.HTTP.Users.Keys, cfg.HTTP.Certificates, cfg.Fleet})
 	if err != nil {
 		return loaded{}, &ConfigError{fmt.Errorf("hash keys: %w", err)}
 	}
@@ -199,6 +199,9 @@ func (d *daemon) noteConfig(l loaded) {
 	}
 	d.conf.generation++
 	d.conf.hash, d.conf.text, d.conf.loaded = l.hash, l.text, d.now()
+	if d.board != nil && l.cfg.Fleet != nil {
+		d.board.password.Set(l.cfg.Fleet.Redis.Password)
+	}
 }
 
 // prepare makes the policy of a config and refuses one that cannot be put in

@@ -231,7 +231,7 @@ func TestFileAgainstAddedRules(t *testing.T) {
 	if w := strings.Join(d.policy.warnings(), "\n"); !strings.Contains(w, "rule added3, added from the command line, is not in force") {
 		t.Errorf("warnings: %s", w)
 	}
-	if _, err := d.removeRule(t.Context(), "added0", Origin{}); err != nil {
+	if _, err := d.removeRule(t.Context(), "added0", false, Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(d.policy.rules) != 4 || len(d.policy.aside) != 0 {

@@ -34,6 +34,9 @@ type state struct {
 	BlockImports bulks `json:"block_imports,omitempty"`
 	AllowImports bulks `json:"allow_imports,omitempty"`
 
+	Posted posted    `json:"posted,omitzero"` // on all hosts of the fleet
+	said   []*notice // of it, what is live
+
 	Saved savedAt `json:"saved,omitzero"` // of the file alone
 }
 
@@ -53,6 +56,7 @@ func (s state) live(now time.Time) state {
 	s.Overrides = slices.DeleteFunc(slices.Clone(s.Overrides), func(o addedOverride) bool { return ended(o.End, now) })
 	s.BlockImports = s.BlockImports.live(now)
 	s.AllowImports = s.AllowImports.live(now)
+	s.said = s.Posted.live(now)
 	return s
 }
 
@@ -74,6 +78,11 @@ func (s state) nextEnd() (time.Time, bool) {
 			if !e.End.IsZero() && (next.IsZero() || e.End.Before(next)) {
 				next = e.End
 			}
+		}
+	}
+	for _, n := range s.said {
+		if !n.Ends.IsZero() && (next.IsZero() || n.Ends.Before(next)) {
+			next = n.Ends
 		}
 	}
 	for _, list := range []bulks{s.BlockImports, s.AllowImports} {
@@ -217,6 +226,7 @@ func (s store) load(now time.Time) (state, error) {
 	for i, r := range st.Rules {
 		st.Rules[i].End = anchored(r.End, now)
 	}
+	st.Posted = st.Posted.moved(func(end time.Time) time.Time { return anchored(end, now) })
 	st.BlockImports, st.AllowImports = st.BlockImports.anchored(now), st.AllowImports.anchored(now)
 	for _, b := range slices.Concat(st.BlockImports, st.AllowImports) {
 		if err := s.loadImport(b); err != nil {
@@ -290,6 +300,7 @@ func (s store) save(st state, now time.Time) error {
 	for i, r := range st.Rules {
 		st.Rules[i].End = settled(r.End, now)
 	}
+	st.Posted = st.Posted.moved(func(end time.Time) time.Time { return settled(end, now) })
 	st.BlockImports, st.AllowImports = st.BlockImports.settled(now), st.AllowImports.settled(now)
 	boot := s.boot()
 	st.Saved = savedAt{Wall: now.Round(0).UTC(), Boot: boot.id, Up: boot.since}

@@ -40,6 +40,7 @@ func (s *state) shift(by time.Duration) {
 	for i := range s.Rules {
 		move(&s.Rules[i].End)
 	}
+	s.Posted = s.Posted.moved(func(end time.Time) time.Time { return end.Add(by) })
 	for _, list := range [][]Entry{s.Blocks, s.Allows} {
 		for i := range list {
 			move(&list[i].End)

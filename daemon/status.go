@@ -16,6 +16,7 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 	// Asked outside of the lock: a slow child must not hold up a block.
 	http, requests := d.http.status(ctx)
 	network, packets, err := d.network.status()
+	board := d.boardStatus(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	st := Status{
@@ -34,7 +35,7 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 	}
 	st.HTTP.Certificates = certificateStatus(d.policy.cfg.HTTP.Certificates, d.now())
 	st.Lists = d.listStatus()
-	st.Trial = d.trialStatus()
+	st.Trial, st.Board = d.trialStatus(), board
 	st.Faults = faults(network, err, http)
 	st.Config.Warnings = append(st.Config.Warnings, d.troubles()...)
 	for _, l := range st.Lists {

@@ -29,6 +29,9 @@ func (d *daemon) undo(ctx context.Context, q UndoRequest, who Origin) (UndoReply
 	if err != nil {
 		return UndoReply{}, err
 	}
+	if r.Patch != nil && len(r.Patch.Notices) > 0 {
+		reply.Fleet = d.tell(ctx)
+	}
 	return reply, d.fillIn(ctx, jobs)
 }
 
@@ -76,6 +79,9 @@ func (d *daemon) takeRecordBack(ctx context.Context, r record, q UndoRequest, wh
 		}
 	}
 	next, err := r.Patch.takeBack(d.added.live(now), d.store.loadImport)
+	if err == nil {
+		next, err = d.takeNoticesBack(next, r.Patch)
+	}
 	if err != nil {
 		return reply, refused(err)
 	}
@@ -96,6 +102,14 @@ func (d *daemon) guardUndo(p *policy, taken *patch, g guard, force bool) error {
 	}
 	for _, e := range taken.Blocks.Removed {
 		if err := d.policy.endangers(e.Prefix, g); err != nil {
+			return refuse("not undone: %v (add --force if you mean it)", err)
+		}
+	}
+	for _, n := range taken.Notices {
+		if n.Was == nil || n.Was.says.Block == nil {
+			continue
+		}
+		if err := d.policy.endangers(n.Was.says.Block.Prefix, g); err != nil {
 			return refuse("not undone: %v (add --force if you mean it)", err)
 		}
 	}

@@ -64,7 +64,7 @@ func TestACL(t *testing.T) {
 		_, err = b.Pull(t.Context(), 0, 0)
 	}
 	if err == nil {
-		_, _, err = b.Hosts(t.Context(), 0)
+		_, err = b.Hosts(t.Context(), 0)
 	}
 	if err == nil {
 		err = b.Wait(t.Context(), 0, time.Millisecond)

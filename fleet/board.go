@@ -131,24 +131,29 @@ func (b *Board) Wait(ctx context.Context, since int64, while time.Duration) erro
 
 // HostSeen is what a host says of itself.
 type HostSeen struct {
-	Name     string        `json:"name"`
-	Version  string        `json:"version"`
-	Revision int64         `json:"revision"`         // as far as it follows the board
-	Ago      time.Duration `json:"-"`                // since it was heard of
-	Seconds  float64       `json:"seen_seconds_ago"` // the same
-	Other    bool          `json:"other_secret,omitempty"`
-	Life     string        `json:"-"` // its process
+	Name     string
+	Version  string
+	Revision int64         // as far as it follows the board
+	Ago      time.Duration // since it was heard of
+	Other    bool          // it has another secret
+	Life     string        // its process
 }
 
-// Hosts returns all hosts of the last day, and the version posted last.
-func (b *Board) Hosts(ctx context.Context, revision int64) (all []HostSeen, newest int64, err error) {
+// Roll is all hosts of the last day.
+type Roll struct {
+	Now    int64 // Redis' clock, microseconds
+	Newest int64 // version posted last
+	Hosts  []HostSeen
+}
+
+// Hosts calls the roll.
+func (b *Board) Hosts(ctx context.Context, revision int64) (r Roll, err error) {
 	reply, err := b.ask(ctx, revision, "hosts")
 	if err != nil {
-		return nil, 0, err
+		return r, err
 	}
 	n := numbers{words: reply}
-	now := n.int()
-	newest = n.int()
+	r.Now, r.Newest = n.int(), n.int()
 	_, own, _ := strings.Cut(b.says, " ")
 	_, own, _ = strings.Cut(own, " ")
 	for len(n.words) > 0 && n.err == nil {
@@ -158,11 +163,10 @@ func (b *Board) Hosts(ctx context.Context, revision int64) (all []HostSeen, newe
 		if _, err := fmt.Sscan(n.next(), &seen, &h.Name, &h.Version, &print, &h.Revision); err != nil {
 			continue // another version wrote it
 		}
-		h.Ago = time.Duration(now-seen) * time.Microsecond
-		h.Seconds, h.Other = h.Ago.Seconds(), print != own
-		all = append(all, h)
+		h.Ago, h.Other = time.Duration(r.Now-seen)*time.Microsecond, print != own
+		r.Hosts = append(r.Hosts, h)
 	}
-	return all, newest, n.err
+	return r, n.err
 }
 
 // Keep keeps host in step until ctx ends. change is called when the board

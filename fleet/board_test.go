@@ -129,10 +129,10 @@ func TestBoard(t *testing.T) {
 	}
 	agree("many", "many449", "m")
 	await.For(t, "all say how far they are", func() bool {
-		hosts, newest, err := all[0].Hosts(t.Context(), all[0].Cursor())
+		roll, err := all[0].Hosts(t.Context(), all[0].Cursor())
 		n := 0
-		for _, h := range hosts {
-			if h.Revision == newest && h.Version == "1.0" && !h.Other {
+		for _, h := range roll.Hosts {
+			if h.Revision == roll.Newest && h.Version == "1.0" && !h.Other {
 				n++
 			}
 		}

@@ -28,17 +28,18 @@ that ends while the daemon is stopped is lifted when it starts.` + longFile,
 
 func newDisallow(e *env) *cobra.Command {
 	var reason string
-	var force bool
+	var force, all bool
 	cmd := &cobra.Command{
 		Use:     "disallow PREFIX",
 		Short:   "End the allow of exactly this prefix",
 		Example: "  headgate disallow 203.0.113.9",
 		Args:    need("address or prefix"),
 		RunE: work(func(cmd *cobra.Command, args []string) error {
-			return allowList.take(cmd, e, args[0], reason, force)
+			return allowList.take(cmd, e, args[0], reason, force, all)
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "only the allow with this `text`")
+	allHosts(cmd, &all)
 	cmd.Flags().BoolVar(&force, "force", false, "even where a block then holds for you")
 	return cmd
 }

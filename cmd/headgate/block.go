@@ -17,6 +17,7 @@ where you are logged in from by SSH (also through sudo) needs --force.` + longFi
 		Example: `  headgate block 203.0.113.9
   headgate block 203.0.113.0/24 --for 10m --reason "scans ports"
   headgate block 2001:db8:5:6::/64 --forever
+  headgate block 203.0.113.0/24 --for 1h --all-hosts
   headgate block --from-file drop.txt --for 1d --reason "drop list"`,
 		Args: f.needPrefixes,
 		RunE: work(func(cmd *cobra.Command, args []string) error {
@@ -34,19 +35,22 @@ where you are logged in from by SSH (also through sudo) needs --force.` + longFi
 
 func newUnblock(e *env) *cobra.Command {
 	var reason string
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "unblock PREFIX",
 		Short: "Lift the block of exactly this prefix",
 		Long: `Lifts the blocks of exactly this prefix, never of one around it. Exit code 1
 says that there was none, and names what covers it still.`,
 		Example: `  headgate unblock 203.0.113.9
-  headgate unblock 203.0.113.9 --reason "scans ports"`,
+  headgate unblock 203.0.113.9 --reason "scans ports"
+  headgate unblock 203.0.113.0/24 --all-hosts`,
 		Args: need("address or prefix"),
 		RunE: work(func(cmd *cobra.Command, args []string) error {
-			return blockList.take(cmd, e, args[0], reason, false)
+			return blockList.take(cmd, e, args[0], reason, false, all)
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "only the block with this `text`")
+	allHosts(cmd, &all)
 	return cmd
 }
 

@@ -40,6 +40,7 @@ pinned maps, and says so on standard error.`
 type entryFlags struct {
 	span, reason string
 	ever, force  bool
+	all          bool // hosts
 	file         string
 	skipBad      bool
 }
@@ -47,6 +48,7 @@ type entryFlags struct {
 func (f *entryFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.span, "for", "", "how `long`: 90s, 10m, 2h, 7d")
 	cmd.Flags().BoolVar(&f.ever, "forever", false, "without an end")
+	allHosts(cmd, &f.all)
 	cmd.Flags().StringVar(&f.reason, "reason", "", "`text` kept with it; other reasons for the same prefix stand beside it")
 }
 
@@ -56,7 +58,7 @@ func (l list) put(ctx context.Context, e *env, arg string, f entryFlags) error {
 	if err != nil {
 		return badInput{err}
 	}
-	q := daemon.EntryRequest{Prefix: p, Ever: f.ever, Reason: f.reason, Force: f.force, Peer: sshPeer(e)}
+	q := daemon.EntryRequest{Prefix: p, Ever: f.ever, Reason: f.reason, Force: f.force, Peer: sshPeer(e), AllHosts: f.all}
 	var note string
 	if q.For, note, err = f.lasting(); err != nil {
 		return err
@@ -68,7 +70,8 @@ func (l list) put(ctx context.Context, e *env, arg string, f entryFlags) error {
 	if done, err := e.asJSON(r); done {
 		return err
 	}
-	fmt.Fprintf(e.out, "%s %s %s%s\n", l.done, address(p), lasting(r.Entry), note)
+	fmt.Fprintf(e.out, "%s %s %s%s%s\n", l.done, address(p), lasting(r.Entry), reached(r.Fleet), note)
+	e.warnFleet(r.Fleet)
 	e.warn(r.Warnings)
 	return nil
 }
@@ -106,7 +109,7 @@ func sshPeer(e *env) netip.Addr {
 }
 
 // take removes the entries of one prefix from the list.
-func (l list) take(cmd *cobra.Command, e *env, arg, reason string, force bool) error {
+func (l list) take(cmd *cobra.Command, e *env, arg, reason string, force, all bool) error {
 	p, err := config.ParsePrefix(arg)
 	if err != nil {
 		return badInput{err}
@@ -118,6 +121,9 @@ func (l list) take(cmd *cobra.Command, e *env, arg, reason string, force bool) e
 	if force {
 		q.Set("force", "true")
 	}
+	if all {
+		q.Set("all_hosts", "true")
+	}
 	var r daemon.EntryReply
 	if err := e.ask(cmd.Context(), http.MethodDelete, l.path+"?"+q.Encode(), nil, &r); err != nil {
 		return err
@@ -125,8 +131,9 @@ func (l list) take(cmd *cobra.Command, e *env, arg, reason string, force bool) e
 	if done, err := e.asJSON(r); done {
 		return err
 	}
+	defer e.warnFleet(r.Fleet)
 	if len(r.Covered) == 0 {
-		fmt.Fprintf(e.out, "%s %s\n", l.undone, address(p))
+		fmt.Fprintf(e.out, "%s %s%s\n", l.undone, address(p), reached(r.Fleet))
 		return nil
 	}
 	by := r.Covered[0]
@@ -170,7 +177,7 @@ func (l list) show(ctx context.Context, e *env) error {
 		if x.EndsIn > 0 {
 			in = daemon.Span(x.EndsIn)
 		}
-		rows = append(rows, []string{address(x.Prefix), moment(x.End), in, x.From, x.By, x.Reason})
+		rows = append(rows, []string{address(x.Prefix), moment(x.End), in, origin(x.Origin), x.By, x.Reason})
 	}
 	table(e.out, rows)
 	return nil

@@ -38,6 +38,8 @@ func (f *entryFlags) needPrefixes(cmd *cobra.Command, args []string) error {
 	switch {
 	case f.file != "" && len(args) > 0:
 		return badf("give an address or prefix, or --from-file, not both (%s)", strings.Join(args, " "))
+	case f.file != "" && f.all:
+		return badf("--all-hosts is for single entries: for a file, name a list in the config of all hosts (see docs/lists.md)")
 	case f.file != "":
 		return nil
 	case f.skipBad:

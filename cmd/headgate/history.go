@@ -72,7 +72,7 @@ func showHistory(ctx context.Context, e *env, from time.Time, by string) error {
 }
 
 func historyRow(x daemon.HistoryEntry) []string {
-	from := x.From
+	from := origin(x.Origin)
 	if x.Peer.IsValid() {
 		from = x.Peer.String()
 	}

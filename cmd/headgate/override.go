@@ -116,7 +116,11 @@ moment.`,
 			} else {
 				fmt.Fprintln(e.out, "  without an end (say --until to give it one)")
 			}
+			if r.Fleet != nil {
+				fmt.Fprintf(e.out, "  in force%s\n", reached(r.Fleet))
+			}
 			e.warn(r.Warnings)
+			e.warnFleet(r.Fleet)
 			return nil
 		}),
 	}
@@ -128,12 +132,14 @@ moment.`,
 	flags.StringVar(&q.Quota, "quota", "", "so many in a `period`, where the rule has a quota: 500000/day")
 	flags.StringVar(&q.Until, "until", "", "last `day`, or moment: 2027-03-31; without it there is no end")
 	flags.StringVar(&q.Why, "reason", "", "`text` kept with it")
+	allHosts(cmd, &q.AllHosts)
 	flags.BoolVar(&q.Force, "force", false, "even where it may stop your own session")
 	return cmd
 }
 
 func newOverrideRemove(e *env) *cobra.Command {
 	var whom whomFlags
+	var all bool
 	cmd := &cobra.Command{
 		Use:     "rm RULE",
 		Short:   "End an override that was added from the command line",
@@ -151,6 +157,9 @@ func newOverrideRemove(e *env) *cobra.Command {
 					query.Set(key, v)
 				}
 			}
+			if all {
+				query.Set("all_hosts", "true")
+			}
 			var r daemon.OverrideReply
 			if err := e.ask(cmd.Context(), http.MethodDelete, "/v1/overrides?"+query.Encode(), nil, &r); err != nil {
 				return err
@@ -158,11 +167,13 @@ func newOverrideRemove(e *env) *cobra.Command {
 			if done, err := e.asJSON(r); done {
 				return err
 			}
-			fmt.Fprintf(e.out, "removed override of %s, which was: %s\n", r.Override.Rule, r.Override.Text)
+			fmt.Fprintf(e.out, "removed override of %s%s, which was: %s\n", r.Override.Rule, reached(r.Fleet), r.Override.Text)
+			e.warnFleet(r.Fleet)
 			return nil
 		}),
 	}
 	whom.add(cmd)
+	allHosts(cmd, &all)
 	return cmd
 }
 

@@ -33,7 +33,8 @@ line survive reload and restart; a rule of the same name in the file wins.`,
 }
 
 func newRuleRemove(e *env) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:     "rm NAME",
 		Short:   "Remove a rule that was added from the command line",
 		Long:    "Removes a rule that was added from the command line, at once and for good.\nRules of the config are removed from the file.",
@@ -41,16 +42,23 @@ func newRuleRemove(e *env) *cobra.Command {
 		Args:    need("rule name"),
 		RunE: work(func(cmd *cobra.Command, args []string) error {
 			var r daemon.RuleReply
-			if err := e.ask(cmd.Context(), http.MethodDelete, "/v1/rules/"+url.PathEscape(args[0]), nil, &r); err != nil {
+			path := "/v1/rules/" + url.PathEscape(args[0])
+			if all {
+				path += "?all_hosts=true"
+			}
+			if err := e.ask(cmd.Context(), http.MethodDelete, path, nil, &r); err != nil {
 				return err
 			}
 			if done, err := e.asJSON(r); done {
 				return err
 			}
-			fmt.Fprintf(e.out, "removed rule %s, which was: %s\n", r.Rule.Name, r.Rule.Text)
+			fmt.Fprintf(e.out, "removed rule %s%s, which was: %s\n", r.Rule.Name, reached(r.Fleet), r.Rule.Text)
+			e.warnFleet(r.Fleet)
 			return nil
 		}),
 	}
+	allHosts(cmd, &all)
+	return cmd
 }
 
 func newRuleList(e *env) *cobra.Command {
@@ -110,7 +118,7 @@ func listRules(e *env, rules []daemon.Rule, unused string) {
 		if r.Aside != "" {
 			mode = "not in force"
 		}
-		rows = append(rows, []string{r.Name, r.Gate, mode, r.From, r.By, r.Why, moment(r.End), moment(r.LastHit), r.Text})
+		rows = append(rows, []string{r.Name, r.Gate, mode, origin(r.Origin), r.By, r.Why, moment(r.End), moment(r.LastHit), r.Text})
 	}
 	table(e.out, rows)
 	if unused == "" {
@@ -145,7 +153,7 @@ func newRuleShow(e *env) *cobra.Command {
 }
 
 func showRule(e *env, r daemon.Rule) {
-	from := r.From
+	from := origin(r.Origin)
 	if r.By != "" {
 		from += ", by " + r.By
 	}

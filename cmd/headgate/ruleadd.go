@@ -25,7 +25,7 @@ type ruleFlags struct {
 	protocol, rate, burst, limit, algorithm, mode, gate string
 	ports, per, method, path, host                      []string
 	why, file, span                                     string
-	force                                               bool
+	force, all                                          bool
 
 	// network gate
 	from, to, except, sourcePorts, icmpTypes, vlan, iface []string
@@ -62,6 +62,7 @@ in. Sessions from network.management, and from what is allowed, pass all rules.`
   headgate rule add login --method POST --path /login --per client --limit 5/min
   headgate rule add daily --per key --quota 1000/day --time-zone America/Sao_Paulo
   headgate rule add search --path '/search/**' --per key --rate 10/s --mode watch --why "ticket 81"
+  headgate rule add cap --path '/organizations/**' --per total --rate 200/s --gate http --all-hosts --for 30m
   headgate rule add bots --header User-Agent='curl/*' --identity none --per client --rate 1/s
   echo '{name: login, match: {path: /login}, per: client, limit: 5/min}' | headgate rule add --file -`,
 		Args: cobra.MaximumNArgs(1),
@@ -70,7 +71,7 @@ in. Sessions from network.management, and from what is allowed, pass all rules.`
 			if err != nil {
 				return err
 			}
-			q := daemon.RuleRequest{Rule: r.Text, Why: f.why, Force: f.force}
+			q := daemon.RuleRequest{Rule: r.Text, Why: f.why, Force: f.force, AllHosts: f.all}
 			if f.span != "" {
 				d, err := config.ParseDuration(f.span)
 				if err != nil {
@@ -117,6 +118,7 @@ in. Sessions from network.management, and from what is allowed, pass all rules.`
 	flags.StringVar(&f.mode, "mode", "", "enforce or watch")
 	flags.StringVar(&f.gate, "gate", "", "network or http, where the rest does not tell")
 	flags.StringVar(&f.span, "for", "", "how `long`: 90s, 10m, 2h, 7d; without it there is no end")
+	allHosts(cmd, &f.all)
 	flags.BoolVar(&f.force, "force", false, "even where it may stop your own session")
 	flags.StringVar(&f.why, "why", "", "`text` kept with the rule")
 	flags.StringVar(&f.file, "file", "", "read the rule from a `file` (- is standard input) instead of flags")
@@ -303,6 +305,10 @@ func addRule(ctx context.Context, e *env, q daemon.RuleRequest) error {
 		fmt.Fprintln(e.out, "  without an end (say --for to give it one; `headgate rule ls --unused 30d` finds what is forgotten)")
 	}
 	fmt.Fprintf(e.out, "  worst case: %s\n", reply.Rule.WorstCase)
+	if reply.Fleet != nil {
+		fmt.Fprintf(e.out, "  in force%s\n", reached(reply.Fleet))
+	}
 	e.warn(reply.Warnings)
+	e.warnFleet(reply.Fleet)
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/daemon"
-	"github.com/headgate/headgate/l7"
 )
 
 func newStatus(e *env) *cobra.Command {
@@ -53,6 +52,7 @@ func showStatus(ctx context.Context, e *env, hints bool) error {
 	printRules(e, st.Rules)
 	printDrops(e, st.Network.Reasons)
 	printLists(e, st.Lists)
+	printBoard(e, st.Board)
 	for _, r := range st.Network.Repairs {
 		fmt.Fprintf(e.out, "repaired at %s: %s\n", moment(r.At), strings.TrimPrefix(r.Interface+": "+r.What, ": "))
 	}
@@ -81,7 +81,7 @@ func printHead(e *env, st daemon.Status) {
 		{"config", fmt.Sprintf("%s, generation %d", st.Config.Path, st.Config.Generation)},
 		{"network", networkLine(st.Network)},
 		{"http", httpLine(st.HTTP)},
-		{"fleet", fleetLine(st.HTTP.Fleet)},
+		{"fleet", fleetLine(st)},
 		{"lists", fmt.Sprintf("%d blocked, %d allowed", st.Blocks, st.Allows)},
 	}
 	table(e.out, rows)
@@ -185,9 +185,13 @@ func httpLine(h daemon.HTTPStatus) string {
 }
 
 // fleetLine says in words how this host stands in its fleet.
-func fleetLine(f *l7.FleetState) string {
-	if f == nil {
+func fleetLine(st daemon.Status) string {
+	f := st.HTTP.Fleet
+	switch {
+	case f == nil && st.Board == nil:
 		return "none: limits are per host"
+	case f == nil:
+		return st.Board.Fleet + ": limits are per host (the HTTP gate is off or not up)"
 	}
 	s := fmt.Sprintf("%s, %d hosts: %s", f.Name, len(f.Hosts), strings.Join(f.Hosts, " "))
 	if !f.Up {

@@ -19,7 +19,8 @@ an import, their removal, a rule added or removed, a config applied, confirmed o
 rolled back. Again, it takes back the one before.
 
 What others changed since in the same place is not touched: then it refuses. An
-entry that was removed comes back with the end that it had.`,
+entry that was removed comes back with the end that it had. What was changed on
+all hosts is taken back on all.`,
 		Example: `  headgate block 203.0.113.0/24 --for 1h
   headgate undo`,
 		Args: cobra.NoArgs,
@@ -34,7 +35,8 @@ entry that was removed comes back with the end that it had.`,
 			if len(r.Changes) > 0 {
 				printChanges(e, r.Changes)
 			}
-			fmt.Fprintf(e.out, "undone: %s %s, of %s\n", r.Undone.What, r.Undone.Subject, moment(r.Undone.At))
+			fmt.Fprintf(e.out, "undone: %s %s, of %s\n", r.Undone.What, r.Undone.Subject+reached(r.Fleet), moment(r.Undone.At))
+			e.warnFleet(r.Fleet)
 			return nil
 		}),
 	}

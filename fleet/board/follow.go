@@ -80,7 +80,12 @@ func (f *Follower) Sync(ctx context.Context) error {
 	if err := f.post(ctx); err != nil {
 		return err
 	}
-	page, err := f.pull(ctx, f.cursor, func(p Page) error { return f.host.Take(p.Now, p.Notices, false) })
+	take := func(p Page) error { return f.host.Take(p.Now, p.Notices, false) }
+	before := f.cursor
+	page, err := f.pull(ctx, f.cursor, take)
+	if err == nil && f.cursor != before { // who posted waits to hear how far this host is
+		page, err = f.pull(ctx, f.cursor, take)
+	}
 	if err != nil {
 		return err
 	}
