@@ -311,7 +311,7 @@ type Status struct {
 	Rules   []Rule        `json:"rules"`
 	Lists   []ListStatus  `json:"lists,omitempty"`
 	Board   *BoardStatus  `json:"board,omitempty"` // nil: this host is in no fleet
-	Blocks  int           `json:"blocks"` // prefixes
+	Blocks  int           `json:"blocks"`          // prefixes
 	Allows  int           `json:"allows"`
 }
 

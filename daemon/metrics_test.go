@@ -29,6 +29,7 @@ func everything() Status {
 			On: true, Up: true, Restarts: 2, Fleet: &l7.FleetState{State: fleet.State{Up: true, Hosts: []string{"a", "b"}}},
 			Listeners: []Listener{{Address: ":80"}, {Address: ":443", CertificateEnds: time.Unix(1800000000, 0)}},
 		},
+		Board: &BoardStatus{Up: true, Entries: 3, Revision: 1_800_000_000_000_000},
 		Rules: []Rule{
 			{Name: "syn", Packets: &Verdicts{1, 2, 3}, Bytes: &Verdicts{60, 120, 180}},
 			{Name: "login", Requests: &Verdicts{4, 5, 6}},

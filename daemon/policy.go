@@ -117,8 +117,10 @@ func (p *policy) read(a addedRule) liveRule {
 	case err != nil:
 		live.Rule = config.Rule{Name: a.Name, Text: a.Text}
 		live.aside = "it does not read: " + err.Error()
+	case slices.ContainsFunc(p.cfg.Rules, func(r config.Rule) bool { return r.Name == a.Name }):
+		live.aside = "the config has a rule of this name"
 	case p.has(a.Name):
-		live.aside = "there is another rule of this name"
+		live.aside = "this host has a rule of this name"
 	}
 	if live.aside == "" && p.cfg.Mode == config.Watch {
 		live.Mode = config.Watch
