@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -35,10 +36,18 @@ func Inspect(pins, dir string, now time.Time) (Pinned, error) {
 	if err != nil {
 		return Pinned{}, err
 	}
+	covered, err := attachments.Covered(pins)
+	if err != nil {
+		return Pinned{}, err
+	}
 	table := Table(held.Table)
 	p := Pinned{Network: NetworkStatus{On: true, Opened: held.Opened, Leashed: held.Leashed, Interfaces: []Interface{}, Table: &table}, Rules: []Rule{}}
 	for _, a := range attached {
 		p.Network.Interfaces = append(p.Network.Interfaces, Interface{Name: a.Interface, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin, Warning: a.Warning})
+	}
+	for _, name := range covered {
+		p.Network.Warnings = append(p.Network.Warnings, fmt.Sprintf(
+			"%s: a change of its attach mode was cut short, and a tc program judges in its place: `headgate run` mends it, `headgate detach --all` removes both", name))
 	}
 	for _, r := range held.Reasons {
 		p.Network.Reasons = append(p.Network.Reasons, Reason(r))
@@ -65,6 +74,11 @@ func Inspect(pins, dir string, now time.Time) (Pinned, error) {
 		known := append(slices.Clip(at(added.Allows, prefix)), added.AllowImports.at(prefix)...)
 		// an allow's end is in the state file alone
 		p.Allows = append(p.Allows, pinnedEntry(prefix, latest(known, prefix).End, known))
+	}
+	for _, s := range held.Struck {
+		if _, ok := held.Blocks[s.Prefix]; !ok {
+			p.Blocks = append(p.Blocks, Entry{Prefix: s.Prefix, End: s.End, Origin: Origin{From: FromRule, By: s.Rule}})
+		}
 	}
 	sortEntries(p.Blocks)
 	sortEntries(p.Allows)

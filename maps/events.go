@@ -74,8 +74,7 @@ func (g *Gate) unstrike(p netip.Prefix) {
 	g.tableHeld.RLock()
 	defer g.tableHeld.RUnlock()
 	key := sourceOf(p.Addr())
-	tag := g.table.tag(g.table.hash(key.Hi, key.Lo), g.table.salt(bpfSlotKindSLOT_BLOCK, 0), bpfSlotKindSLOT_BLOCK)
-	if slot := g.table.find(tag); slot != nil {
+	if slot := g.table.find(g.table.blockTag(key)); slot != nil {
 		// a TAT that moves meanwhile is a newer block's, or another key's
 		end := atomic.LoadUint64(&slot.Tat)
 		atomic.CompareAndSwapUint64(&slot.Tat, end, min(end, g.now()))

@@ -18,6 +18,7 @@ import (
 type Pinned struct {
 	Blocks  map[netip.Prefix]time.Time // ends; the zero time: never
 	Allows  []netip.Prefix
+	Struck  []Struck            // blocked by a rule's then, of whom no daemon was told
 	Rules   map[string]Counters // by rule name
 	Reasons []ReasonCount
 	Table   TableStats
@@ -58,11 +59,11 @@ func openReadOnly(dir string) (_ *Gate, err error) {
 	o := &g.objects
 	for name, m := range map[string]**ebpf.Map{
 		"controls": &o.Controls, "metas": &o.Metas, "buckets": &o.Buckets, "cpus": &o.Cpus,
-		"rule_counters": &o.RuleCounters, "limit_ids": &o.LimitIds,
+		"rule_counters": &o.RuleCounters, "limit_ids": &o.LimitIds, "events": &o.Events,
 		"prefixes4": &o.Prefixes4, "prefixes6": &o.Prefixes6,
 	} {
 		// the kernel maps into memory only what was opened for writing too
-		readOnly := name != "buckets" && name != prefixNames[0] && name != prefixNames[1]
+		readOnly := name != "buckets" && name != "events" && name != prefixNames[0] && name != prefixNames[1]
 		if *m, err = openPinnedMap(filepath.Join(dir, name), readOnly); err != nil {
 			return nil, err
 		}
@@ -112,6 +113,9 @@ func (g *Gate) pinned() (p Pinned, err error) {
 		return p, err
 	}
 	if p.Blocks, err = g.Blocks(); err != nil {
+		return p, err
+	}
+	if p.Struck, err = g.struck(); err != nil {
 		return p, err
 	}
 	if p.Rules, err = g.RuleCounters(); err != nil {

@@ -14,6 +14,53 @@ import (
 	"github.com/headgate/headgate/internal/rig"
 )
 
+// Sources that a then blocked while no daemon was there are told of, and stay for
+// the daemon that comes to hear of; what was lifted is not.
+func TestInspectTellsWhoWasStruck(t *testing.T) {
+	rig.RequireRoot(t)
+	pins := rig.BPFFS(t)
+	g := openPinned(t, pins, minSlots)
+	g.rules(blocking("r"))
+	strike := func(source string) {
+		t.Helper()
+		g.count(16, from(source))
+		g.want("strikes", from(source))
+	}
+	strike("203.0.113.5")
+	g.unstrike(netip.MustParsePrefix("203.0.113.5/32"))
+	strike("203.0.113.6")
+	strike("2001:db8:5::5")
+	for range 2 {
+		p, err := Inspect(pins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		for _, s := range p.Struck {
+			if left := time.Until(s.End); s.Rule != "r" || left < 50*time.Second || left > time.Minute {
+				t.Errorf("%v by rule %q for %v", s.Prefix, s.Rule, left)
+			}
+			told = append(told, s.Prefix.String())
+		}
+		if got := strings.Join(told, " "); got != "203.0.113.6/32 2001:db8:5::/64" {
+			t.Errorf("told of %q", got)
+		}
+	}
+	events, err := g.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	for range 3 {
+		if _, err := events.Next(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatalf("the daemon that comes hears of fewer: %v", err)
+		}
+	}
+	if p, err := Inspect(pins); err != nil || len(p.Struck) != 0 {
+		t.Errorf("what was heard of is told again: %v %v", p.Struck, err)
+	}
+}
+
 // What Inspect reads is what the gate says, and reading changes nothing.
 func TestInspect(t *testing.T) {
 	rig.RequireRoot(t)

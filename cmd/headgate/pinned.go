@@ -57,6 +57,7 @@ func showPinnedStatus(e *env, dead error) error {
 	fmt.Fprintln(e.out)
 	printRules(e, st.Rules)
 	printDrops(e, st.Network.Reasons)
+	e.warn(st.Network.Warnings)
 	return dead
 }
 

@@ -99,20 +99,33 @@ func coverFilter(p *ebpf.Program, index int) *netlink.BpfFilter {
 	}
 }
 
-// uncoverAll removes what cover put on any interface.
-func uncoverAll(pins string) error {
+// Covered returns the interfaces that a change of the attach mode which was cut
+// short left covered by a tc program.
+func Covered(pins string) (names []string, err error) {
 	entries, err := os.ReadDir(coverDir(pins))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
+	for _, e := range entries {
+		names = append(names, strings.ReplaceAll(e.Name(), ":", "."))
+	}
+	return names, err
+}
+
+// uncoverAll removes what cover put on any interface.
+func uncoverAll(pins string) error {
+	names, err := Covered(pins)
 	if err != nil {
 		return fmt.Errorf("list the pinned covers: %w", err)
 	}
-	for _, e := range entries {
-		err = errors.Join(err, uncoverPin(filepath.Join(coverDir(pins), e.Name())))
+	for _, name := range names {
+		err = errors.Join(err, uncoverPin(coverPin(pins, name)))
 	}
 	if err == nil {
 		err = os.Remove(coverDir(pins))
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
 	return err
 }

@@ -112,6 +112,9 @@ func TestCoverIsRemoved(t *testing.T) {
 				if out := shown(); out != name {
 					t.Errorf("covered by %q", out)
 				}
+				if names, err := Covered(pins); err != nil || len(names) != 1 || names[0] != iface {
+					t.Errorf("covered are %v, %v", names, err)
+				}
 				inside(what, remove)
 				if out := shown(); out != "" {
 					t.Errorf("after %s: %s", what, out)

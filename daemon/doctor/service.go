@@ -39,7 +39,11 @@ func lookAtDaemon(p *Patient) []Finding {
 	case p.PinsErr != nil:
 		return unseen("no daemon answers; what it may have pinned cannot be read: "+p.PinsErr.Error(), "run doctor as root")
 	case p.Status != nil && len(p.Status.Network.Interfaces) > 0:
-		return failure("the daemon is dead; what it pinned goes on filtering, and blocks still end", "look at its log, then start it: headgate run")
+		out := failure("the daemon is dead; what it pinned goes on filtering, and blocks still end", "look at its log, then start it: headgate run")
+		for _, w := range p.Status.Network.Warnings {
+			out = append(out, warning(w, "")...)
+		}
+		return out
 	}
 	return warning("no daemon runs and nothing is pinned: nothing is filtered", "headgate run")
 }

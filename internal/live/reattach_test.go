@@ -180,6 +180,9 @@ func TestKilledWhileReattaching(t *testing.T) {
 		time.Sleep(time.Duration(5+10*i) * time.Millisecond)
 		h.kill()
 		asked.Wait()
+		if left := h.covers(); left != "" {
+			h.exits(1, []string{"cut short", h.link.Gate.Interface + ":", "headgate detach --all"}, "status")
+		}
 		h.start()
 		if left := h.covers(); left != "" {
 			t.Errorf("after start %d: %s", i, left)

@@ -62,6 +62,9 @@ rules:
 	if n := r.Stop(t).From(netip.MustParseAddr("203.0.113.5")).Packets; n != 0 {
 		t.Errorf("%d packets of a blocked source were delivered with the daemon dead", n)
 	}
+	if out := h.do("blocks"); !strings.Contains(out, "203.0.113.5") || !strings.Contains(out, "game") {
+		t.Errorf("with the daemon dead, blocks say:\n%s", out)
+	}
 	h.start()
 	h.await("the block to be written down", func() bool { return strings.Contains(h.do("blocks"), "203.0.113.5") })
 }
