@@ -71,7 +71,7 @@ var (
 		{"headers", ""}, {"identity", ""}, {"plan", ""},
 	}}
 	overrideLevel = &level{"rules.overrides", "an item of a rule's `overrides`", []key{
-		{"owner", ""}, {"plan", ""}, {"key", ""}, {"from", ""},
+		{"owner", ""}, {"tenant", ""}, {"plan", ""}, {"user", ""}, {"key", ""}, {"from", ""},
 		{"rate", ""}, {"burst", ""}, {"limit", ""}, {"quota", ""}, {"until", ""}, {"why", ""},
 	}}
 	thenLevel      = &level{"rules.then", "a rule's `then`", []key{{"block", ""}, {"after", ""}}}
@@ -121,7 +121,6 @@ var later = map[string][]string{
 	},
 	"rules.match":     {"user", "tenant", "owner"},
 	"rules.anonymous": {"concurrent", "overrides"},
-	"rules.overrides": {"tenant", "user"},
 
 	"per value":       {"route"},
 	"algorithm value": {"leaky-bucket", "gcra"},

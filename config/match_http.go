@@ -182,9 +182,11 @@ func (w *warnings) requests(c *Config, r Rule) {
 	}
 	for _, o := range r.Overrides {
 		switch {
-		case (o.Owner != "" || o.Plan != "") && !file:
+		case (o.Owner != "" || o.Tenant != "" || o.Plan != "") && !file:
 			w.addf("rule %q: the override for %s does nothing: no http.identities.key.file says whose a key is", r.Name, o.inWords())
-		case o.Key != "" && c.HTTP.KeyHeader == "":
+		case o.User != "" && !c.HTTP.Users.On():
+			w.addf("rule %q: the override for %s does nothing: no http.identities.user says who that is", r.Name, o.inWords())
+		case o.Key != "" && c.HTTP.KeyHeader == "" && !c.HTTP.KeyBearer && c.HTTP.KeyQuery == "":
 			w.addf("rule %q: the override for %s does nothing: no http.identities.key says where keys are", r.Name, o.inWords())
 		}
 	}

@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// Override gives those whom all of Owner, Plan, Key and From fit other figures,
-// of the kind that the rule has. Bucket key and spent budget stay.
+// Override gives those whom all of Owner, Tenant, Plan, User, Key and From fit
+// other figures, of the kind that the rule has. Bucket key and spent budget stay.
 type Override struct {
-	Owner string    // of the verified API key
-	Plan  string    // of the verified API key
-	Key   string    // how the SHA-256 of the API key begins, in lower-case hex digits
-	From  Addresses // sources; at the HTTP gate clients, and no lists
+	Owner  string    // of the verified API key
+	Tenant string    // of the verified API key
+	Plan   string    // of the verified API key
+	User   string    // of the verified token, or as a declared proxy names it
+	Key    string    // how the SHA-256 of the API key begins, in lower-case hex digits
+	From   Addresses // sources; at the HTTP gate clients, and no lists
 
 	Rate  Rate
 	Burst int64     // token-bucket
@@ -25,6 +27,7 @@ type Override struct {
 const (
 	leastKeyDigits = 8 // what is shorter is not one key's alone for long
 	longestWhy     = 200
+	longestUser    = 512 // what the HTTP gate looks at
 )
 
 // overrides reads the figures that some have instead.
@@ -58,7 +61,7 @@ func (rr *ruleReader) overrides() {
 }
 
 func (rr *ruleReader) sourceOverride(o *object, over *Override) {
-	for _, key := range []string{"owner", "plan", "key", "limit", "quota", "until"} {
+	for _, key := range []string{"owner", "tenant", "plan", "user", "key", "limit", "quota", "until"} {
 		if o.has(key) {
 			o.errorf(o.keys[key], "`%s` in an override is for the http gate: remove it", key)
 		}
@@ -73,12 +76,13 @@ func (rr *ruleReader) sourceOverride(o *object, over *Override) {
 }
 
 func (rr *ruleReader) clientOverride(o *object, over *Override) {
-	over.Owner, over.Plan, over.Key = o.owner("owner"), o.owner("plan"), o.keyDigits()
+	over.Owner, over.Tenant, over.Plan = o.owner("owner"), o.owner("tenant"), o.owner("plan")
+	over.User, over.Key = o.userName(), o.keyDigits()
 	if over.From = o.addresses("from"); len(over.From.Lists) > 0 {
 		o.errorf(o.at("from"), "`from` in an override of the http gate takes prefixes, not lists: write them out")
 	}
-	if !o.has("owner") && !o.has("plan") && !o.has("key") && !o.has("from") {
-		o.errorf(o.node, "say whom the override is for: owner, plan, key or from")
+	if !slices.ContainsFunc(whomKeys, o.has) {
+		o.errorf(o.node, "say whom the override is for: owner, tenant, plan, user, key or from")
 	}
 	over.Until = o.until(rr.rule.zone())
 	for _, kind := range ways {
@@ -115,6 +119,17 @@ func (rr *ruleReader) overrideFigures(o *object, over *Override, kind string) {
 		o.errorf(o.at(kind), "limit %s is in another window than the rule's %s: write it as %s", rate, rr.rule.Rate, same)
 	}
 	rr.fits(kind, o, rr.rule.Algorithm, rate)
+}
+
+// whomKeys are those that say whom an override of the HTTP gate is for.
+var whomKeys = []string{"owner", "tenant", "plan", "user", "key", "from"}
+
+func (o *object) userName() string {
+	w, ok := o.word("user")
+	if ok && len(w.text) > longestUser {
+		o.errorf(w.node, "user of %d bytes: the most is %d", len(w.text), longestUser)
+	}
+	return w.text
 }
 
 // keyDigits reads the start of an API key's hash. No message repeats it: it may
@@ -200,8 +215,15 @@ func (o Override) Text(r Rule) string {
 	return f.String()
 }
 
+// named is what an override says of whom it is for, but for addresses.
+func (o Override) named() [5]struct{ key, value string } {
+	return [...]struct{ key, value string }{
+		{"owner", o.Owner}, {"tenant", o.Tenant}, {"plan", o.Plan}, {"user", o.User}, {"key", o.Key},
+	}
+}
+
 func (o Override) whom(f *flow) {
-	for _, w := range []struct{ key, value string }{{"owner", o.Owner}, {"plan", o.Plan}, {"key", o.Key}} {
+	for _, w := range o.named() {
 		if w.value != "" {
 			f.word(w.key, w.value)
 		}
@@ -223,10 +245,13 @@ func (o Override) Whom() string {
 // inWords says whom o is for, in messages.
 func (o Override) inWords() string {
 	var parts []string
-	for _, w := range []struct{ what, value string }{{"owner", o.Owner}, {"plan", o.Plan}, {"key", o.Key}, {"from", o.From.String()}} {
+	for _, w := range o.named() {
 		if w.value != "" {
-			parts = append(parts, w.what+" "+w.value)
+			parts = append(parts, w.key+" "+w.value)
 		}
+	}
+	if from := o.From.String(); from != "" {
+		parts = append(parts, "from "+from)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -8,7 +8,7 @@ import (
 
 func TestOverrideFaults(t *testing.T) {
 	for _, tc := range []struct{ figures, override, want string }{
-		{"rate: 5/s", "{rate: 1/s}", "say whom the override is for: owner, plan, key or from"},
+		{"rate: 5/s", "{rate: 1/s}", "say whom the override is for: owner, tenant, plan, user, key or from"},
 		{"rate: 5/s", "{owner: acme}", "`rate` is missing in an item of a rule's `overrides`: the rule has a rate: give the override's, such as `rate: 5/s`"},
 		{"rate: 5/s", "{owner: acme, rate: 1/s, limit: 1/s}", "an override has figures of the rule's own kind, and the rule has no limit"},
 		{"limit: 5/min", "{owner: acme, limit: 300/h}", "limit 300/h is in another window than the rule's 5/min: write it as 300/min"},
@@ -22,7 +22,11 @@ func TestOverrideFaults(t *testing.T) {
 		{"rate: 5/s", "{owner: a, rate: 1/s, until: 1970-01-01}", "not between the years"},
 		{"rate: 5/s", "{owner: a, rate: 1/s}, {owner: a, rate: 2/s}", "override 2 is for the same as override 1"},
 		{"rate: 5/s", "{from: [10.0.0.0/8, 192.0.2.0/24], rate: 1/s}, {from: [192.0.2.0/24, 10.0.0.0/8], rate: 2/s}", "override 2 is for the same as override 1"},
-		{"rate: 5/s", "{owner: a, rate: 1/s, user: bob}", "this version does not have `user` yet"},
+		{"rate: 5/s", "{user: " + strings.Repeat("x", 513) + ", rate: 1/s}", "user of 513 bytes: the most is 512"},
+		{"rate: 5/s", "{tenant: " + strings.Repeat("x", 129) + ", rate: 1/s}", "tenant of 129 bytes: the most is 128"},
+		{"rate: 5/s", "{user: a, tenant: b, rate: 1/s}, {tenant: b, user: a, rate: 2/s}", "override 2 is for the same as override 1"},
+		{"rate: 5/s", "{owner: a, users: a, rate: 1/s}", "did you mean `user`?"},
+		{"rate: 5/s", "{owner: a, tennant: a, rate: 1/s}", "did you mean `tenant`?"},
 		{"rate: 5/s", "{owner: a, rate: 1/s, why: " + strings.Repeat("x", 201) + "}", "the most is 200"},
 	} {
 		_, err := ParseRule("r", []byte("{name: a, per: client, "+tc.figures+", overrides: ["+tc.override+"]}"))
@@ -33,7 +37,7 @@ func TestOverrideFaults(t *testing.T) {
 			t.Errorf("the key is told: %v", err)
 		}
 	}
-	for _, key := range []string{"owner: a", "limit: 1/s", "until: 2027-01-01", "key: 08fb3d6e"} {
+	for _, key := range []string{"owner: a", "tenant: a", "user: a", "limit: 1/s", "until: 2027-01-01", "key: 08fb3d6e"} {
 		_, err := ParseRule("r", []byte("{name: a, per: source, rate: 5/s, overrides: [{from: 10.0.0.0/8, rate: 1/s, "+key+"}]}"))
 		if err == nil || !strings.Contains(err.Error(), "is for the http gate") {
 			t.Errorf("%s at the network gate: %v", key, err)
@@ -91,5 +95,23 @@ func TestWithOverrides(t *testing.T) {
 	}
 	if len(r.Overrides) != 2 || r.Overrides[0].Owner != "acme" {
 		t.Errorf("the rule itself became %v", r.Overrides)
+	}
+}
+
+// An override for whom no request can be known to be from is warned about.
+func TestOverrideWarnings(t *testing.T) {
+	const keys = "identities: {key: {bearer: true}}"
+	for _, tc := range []struct{ http, override, want string }{
+		{keys, "{tenant: shop, rate: 9/s}", "the override for tenant shop does nothing: no http.identities.key.file"},
+		{keys, "{user: alice, rate: 9/s}", "the override for user alice does nothing: no http.identities.user"},
+		{keys, "{key: 08fb3d6e, rate: 9/s}", ""},
+		{"identities: {user: {header: X-User}}, proxies: [10.0.0.1]", "{user: alice, rate: 9/s}", ""},
+		{"identities: {user: {header: X-User}}, proxies: [10.0.0.1]", "{key: 08fb3d6e, rate: 9/s}", "the override for key 08fb3d6e does nothing: no http.identities.key"},
+	} {
+		c := mustParse(t, "version: 1\nhttp: {listen: \":80\", upstream: \"http://a\", "+tc.http+"}\nrules: [{name: a, per: client, rate: 5/s, overrides: ["+tc.override+"]}]\n")
+		all := strings.Join(Warnings(c), "\n")
+		if tc.want == "" && strings.Contains(all, "override") || !strings.Contains(all, tc.want) {
+			t.Errorf("%s with %s: %q, want %q", tc.override, tc.http, all, tc.want)
+		}
 	}
 }

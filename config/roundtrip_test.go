@@ -115,7 +115,7 @@ func putOverrides(m map[string]any, r *Rule) {
 	for _, o := range r.Overrides {
 		inner := map[string]any{}
 		figures(inner, r.Algorithm, o.Rate, o.Burst)
-		for key, v := range map[string]string{"owner": o.Owner, "plan": o.Plan, "key": o.Key, "why": o.Why} {
+		for key, v := range map[string]string{"owner": o.Owner, "tenant": o.Tenant, "plan": o.Plan, "user": o.User, "key": o.Key, "why": o.Why} {
 			if v != "" {
 				inner[key] = v
 			}
@@ -364,6 +364,8 @@ func (c *Calendar) interval() time.Duration {
 func drawOverride(t *rapid.T, r *Rule, i int, figures func() (Rate, int64)) (o Override) {
 	o.Owner = rapid.SampledFrom([]string{"", "acme", "null", "a b"}).Draw(t, "owner")
 	o.Plan = []string{"paid", "true"}[i]
+	o.Tenant = rapid.SampledFrom([]string{"", "shop", "on", "a: b"}).Draw(t, "tenant")
+	o.User = rapid.SampledFrom([]string{"", "alice", "12", "auth0|5f, #7"}).Draw(t, "user")
 	o.Key = rapid.SampledFrom([]string{"", "08fb3d6e", "12345678", "1234567e8"}).Draw(t, "key")
 	o.From.Prefixes = drawFrom(t, 0).Prefixes
 	o.Rate, o.Burst = figures()

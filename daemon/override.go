@@ -31,10 +31,12 @@ type OverrideRequest struct {
 
 // Whom says whom an override is for.
 type Whom struct {
-	Owner string   `json:"owner,omitempty"`
-	Plan  string   `json:"plan,omitempty"`
-	Key   string   `json:"key,omitempty"` // how the key's SHA-256 begins
-	From  []string `json:"from,omitempty"`
+	Owner  string   `json:"owner,omitempty"`
+	Tenant string   `json:"tenant,omitempty"`
+	Plan   string   `json:"plan,omitempty"`
+	User   string   `json:"user,omitempty"`
+	Key    string   `json:"key,omitempty"` // how the key's SHA-256 begins
+	From   []string `json:"from,omitempty"`
 }
 
 // Override is one that was added from the command line.
@@ -137,8 +139,8 @@ func oneLine(err error) string {
 func (q OverrideRequest) parse(r config.Rule) (config.Override, error) {
 	fields := map[string]any{}
 	for key, v := range map[string]string{
-		"owner": q.Owner, "plan": q.Plan, "key": q.Key, "rate": q.Rate, "burst": q.Burst,
-		"limit": q.Limit, "quota": q.Quota, "until": q.Until, "why": q.Why,
+		"owner": q.Owner, "tenant": q.Tenant, "plan": q.Plan, "user": q.User, "key": q.Key,
+		"rate": q.Rate, "burst": q.Burst, "limit": q.Limit, "quota": q.Quota, "until": q.Until, "why": q.Why,
 	} {
 		if v != "" {
 			fields[key] = v
@@ -242,7 +244,7 @@ func (d *daemon) removeOverride(ctx context.Context, rule string, w Whom, all bo
 
 // words is w as config.Override.Whom has it.
 func (w Whom) words() (string, error) {
-	o := config.Override{Owner: w.Owner, Plan: w.Plan, Key: strings.ToLower(w.Key)}
+	o := config.Override{Owner: w.Owner, Tenant: w.Tenant, Plan: w.Plan, User: w.User, Key: strings.ToLower(w.Key)}
 	for _, s := range w.From {
 		p, err := config.ParsePrefix(s)
 		if err != nil {
@@ -251,7 +253,7 @@ func (w Whom) words() (string, error) {
 		o.From.Prefixes = append(o.From.Prefixes, p)
 	}
 	if o.Whom() == "" {
-		return "", badInput("say whose override: owner, plan, key or from")
+		return "", badInput("say whose override: owner, tenant, plan, user, key or from")
 	}
 	return o.Whom(), nil
 }
@@ -288,7 +290,7 @@ func (d *daemon) handleOverrides(m *http.ServeMux) {
 	}))
 	m.Handle("DELETE /v1/overrides", answerWith(d.log, func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		w := Whom{Owner: q.Get("owner"), Plan: q.Get("plan"), Key: q.Get("key"), From: q["from"]}
+		w := Whom{Owner: q.Get("owner"), Tenant: q.Get("tenant"), Plan: q.Get("plan"), User: q.Get("user"), Key: q.Get("key"), From: q["from"]}
 		reply, err := d.removeOverride(r.Context(), q.Get("rule"), w, forAllHosts(r), who(r, d.now()))
 		if err == nil && forAllHosts(r) {
 			reply.Fleet = d.tell(r.Context())

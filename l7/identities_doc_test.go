@@ -43,7 +43,7 @@ func TestIdentitiesDoc(t *testing.T) {
 	put("jwks.json", jwksOf(t, verify))
 
 	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	want(t, "examples", len(examples), 6)
+	want(t, "examples", len(examples), 7)
 	request := regexp.MustCompile(`(?m)^# (\d) of (\d) pass from (\S+)(?: after (PROXY .*?))?(?: with (.*))?$`)
 	for i, e := range examples {
 		c, err := config.Parse(filepath.Join(dir, "headgate.yaml"), []byte(e[1]))

@@ -14,23 +14,24 @@ import (
 
 // override is a config.Override made ready.
 type override struct {
-	owner, plan string
-	key         hashStart
-	from        *bart.Lite // nil: from anywhere
-	until       time.Time  // zero: for ever
-	limit       limit.Limit
+	holder // empty fields fit any
+	user   string
+	key    hashStart
+	from   *bart.Lite // nil: from anywhere
+	until  time.Time  // zero: for ever
+	limit  limit.Limit
 }
 
 func (p *policy) newOverrides(r config.Rule) ([]override, error) {
 	all := make([]override, 0, len(r.Overrides))
 	for _, o := range r.Overrides {
-		ready := override{owner: o.Owner, plan: o.Plan, from: table(o.From.Prefixes), until: o.Until}
+		ready := override{holder: holder{o.Owner, o.Tenant, o.Plan}, user: o.User, from: table(o.From.Prefixes), until: o.Until}
 		var err error
 		if ready.key, err = newHashStart(o.Key); err == nil {
 			ready.limit, err = p.newLimit(&r, o.Rate, o.Burst)
 		}
-		if err == nil && o.Owner == "" && o.Plan == "" && o.Key == "" && ready.from == nil {
-			err = errors.New("it is for nobody: say owner, plan, key or from")
+		if err == nil && ready.holder == (holder{}) && o.User == "" && o.Key == "" && ready.from == nil {
+			err = errors.New("it is for nobody: say owner, tenant, plan, user, key or from")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("override for %s: %w", o.Whom(), err)
@@ -58,14 +59,22 @@ func (d *decision) override(p *policy, a *asker) {
 
 func (o *override) fits(a *asker) bool {
 	switch {
-	case o.owner != "" && (a.identity != verified || a.owner != o.owner),
-		o.plan != "" && (a.identity != verified || a.plan != o.plan),
+	case o.holder != (holder{}) && (a.identity != verified || !o.holder.fits(&a.holder)),
+		o.user != "" && a.user != o.user,
 		o.key.digits > 0 && (a.identity == anonymous || !o.key.of(a.key)),
 		o.from != nil && !o.from.Contains(a.client):
 		return false
 	}
 	return true
 }
+
+// fits reports whether h is what o names.
+func (o *holder) fits(h *holder) bool {
+	return (o.owner == "" || o.owner == h.owner) && (o.tenant == "" || o.tenant == h.tenant) && (o.plan == "" || o.plan == h.plan)
+}
+
+// asksUser reports whether the figures may depend on who the user is.
+func (o override) asksUser() bool { return o.user != "" }
 
 // longest returns the longest time that any figures of r need to be full again.
 func (r *rule) longest() time.Duration {

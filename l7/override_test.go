@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/headgate/headgate/config"
 )
 
@@ -49,6 +51,60 @@ func TestOverrideKeepsWhatIsSpent(t *testing.T) {
 		r.pass(25 * time.Hour)
 		want(t, c.kind+": a window later", acme.passed(15, "X-Api-Key: acme-1"), 10)
 	}
+}
+
+// RC-030: so do overrides for a user and for a tenant.
+func TestOverrideOfUserAndTenantKeepsWhatIsSpent(t *testing.T) {
+	t.Parallel()
+	base := owned()
+	base.Keys[0].Tenant, base.Keys[1].Tenant = "shop", "bank"
+	base.Users.Header, base.Proxies = "X-User", prefixes("127.0.0.0/8")
+	for _, c := range []struct{ per, whom, his, other string }{
+		{"user", "user: alice", "X-User: alice", "X-User: bob"},
+		{"tenant", "tenant: shop", "X-Api-Key: acme-1", "X-Api-Key: bob-1"},
+		{"[tenant, user]", "tenant: shop, user: alice", "X-Api-Key: acme-1\r\nX-User: alice", "X-Api-Key: acme-1\r\nX-User: bob"},
+	} {
+		for _, kind := range []string{"rate", "limit", "quota"} {
+			unit := map[string]string{"rate": "h", "limit": "h", "quota": "day"}[kind]
+			with := func(override int) Policy {
+				list := ""
+				if override > 0 {
+					list = fmt.Sprintf(", overrides: [{%s, %s: %d/%s}]", c.whom, kind, override, unit)
+				}
+				return Policy{HTTP: base, Rules: []config.Rule{written(t, fmt.Sprintf("{name: daily, per: %s, %s: 10/%s%s}", c.per, kind, unit, list))}}
+			}
+			what := kind + " per " + c.per
+			r := newRig(t, with(0))
+			client := r.client("127.0.0.2")
+			want(t, what, client.passed(15, c.his), 10)
+			r.set(with(15))
+			if got := client.passed(9, c.his); got != 5 && (kind != "rate" || got != 4) { // a bucket's debt is rounded up
+				t.Errorf("%s: raised by 5, %d more passed", what, got)
+			}
+			want(t, what+": another's stays", client.passed(15, c.other), 10)
+			r.set(with(3))
+			want(t, what+": lowered", client.passed(3, c.his), 0)
+			r.set(with(0))
+			want(t, what+": ended", client.passed(3, c.his), 0)
+		}
+	}
+}
+
+// A token's signature is not checked for an override's sake while a rule that
+// goes by the address refuses, and a made-up token has no one's figures.
+func TestOverrideOfUserByToken(t *testing.T) {
+	t.Parallel()
+	sign, verify := tokenKey(t, "", "ES256")
+	h := config.HTTP{Users: config.Users{Claim: "sub", Keys: []config.TokenKey{verify}}}
+	r := newTunedRig(t, Policy{HTTP: h, Rules: []config.Rule{
+		written(t, "{name: all, per: client, limit: 9/h}"),
+		written(t, "{name: some, match: {path: /**}, per: client, limit: 1/h, overrides: [{user: alice, limit: 4/h}]}"),
+	}}, "127.0.0.1:0", nil, func(g *Gate) { g.Wall = func() time.Time { return today } })
+	alice := "Authorization: Bearer " + tokenOf(t, "ES256", sign, nil, jwt.MapClaims{"sub": "alice"})
+	want(t, "a made-up token", r.client("127.0.0.2").passed(3, alice[:len(alice)-8]+"AAAAAAAA"), 1)
+	want(t, "no token", r.client("127.0.0.3").passed(3), 1)
+	want(t, "alice", r.client("127.0.0.4").passed(6, alice), 4)
+	want(t, "alice, over her own", r.client("127.0.0.4").get(alice).status, 429)
 }
 
 func TestFirstOverrideThatFits(t *testing.T) {

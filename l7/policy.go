@@ -80,7 +80,7 @@ type rule struct {
 	match matcher
 	per   []config.Per // sorted
 	lacks bool         // a request may lack an identity of per
-	asks  bool         // the user decides which bucket it is, or whether the rule matches
+	asks  bool         // the user decides which bucket it is, its figures, or whether the rule matches
 	limit limit.Limit
 	whom  int          // per, as policy.whoms has it
 	lost  []config.Per // of requests that lack an identity of per
@@ -235,10 +235,11 @@ func (c *policy) newRule(r config.Rule) (ready rule, err error) {
 		return rule{}, err
 	}
 	ready.lacks = slices.ContainsFunc(ready.per, isIdentity)
-	ready.asks = slices.Contains(ready.per, config.PerUser) || ready.match.asksUser()
 	if ready.overrides, err = c.newOverrides(r); err != nil {
 		return rule{}, err
 	}
+	ready.asks = slices.Contains(ready.per, config.PerUser) || ready.match.asksUser() ||
+		slices.ContainsFunc(ready.overrides, override.asksUser)
 	ready.lost, ready.spare = []config.Per{config.PerClient}, ready.limit
 	ready.anonymous = r.Anonymous != nil
 	if a := r.Anonymous; a != nil {

@@ -43,6 +43,8 @@ type whomFlags struct {
 func (f *whomFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Owner, "owner", "", "`owner` of the API key, as the key file has it")
+	flags.StringVar(&f.Tenant, "tenant", "", "`tenant` of the API key, as the key file has it")
+	flags.StringVar(&f.User, "user", "", "`name` of the user, as the token or the declared proxy has it")
 	flags.StringVar(&f.Plan, "plan", "", "`plan` of the API key, as the key file has it")
 	flags.StringVar(&f.Key, "key", "", "how the API key's SHA-256 begins: 8 hex `digits` or more")
 	flags.BoolVar(&f.keyStdin, "key-stdin", false, "read the API key itself from standard input; only its hash is kept")
@@ -82,14 +84,16 @@ func newOverrideAdd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add RULE",
 		Short: "Give some of a rule's clients other figures",
-		Long: `Gives those of a rule's clients that all of --owner, --plan, --key and --from fit
-other figures, at once: the bucket and what was spent stay. The figures are of the
+		Long: `Gives those of a rule's clients that all of --owner, --tenant, --plan, --user, --key
+and --from fit other figures, at once: the bucket and what was spent stay. The figures are of the
 rule's own kind: a rate, a limit in the same window, or a quota of the same period.
 An override for the same as before takes its place.
 
 --until is the last day, in the time zone of the rule's quota, else in UTC, or a
 moment.`,
 		Example: `  headgate override add daily --owner acme --quota 500000/day --until 2027-03-31 --reason "contract 88"
+  headgate override add search --user alice --limit 500/min --reason "report at quarter's end"
+  headgate override add api --tenant shop --plan trial --rate 50/s
   headgate override add login --from 192.0.2.0/24 --limit 50/min --reason "load test" --until 2027-01-12T18:00:00Z
   headgate override add api --key-stdin --rate 500/s < key.txt`,
 		Args: need("rule name"),
@@ -152,7 +156,7 @@ func newOverrideRemove(e *env) *cobra.Command {
 				return err
 			}
 			query := url.Values{"rule": args, "from": w.From}
-			for key, v := range map[string]string{"owner": w.Owner, "plan": w.Plan, "key": w.Key} {
+			for key, v := range map[string]string{"owner": w.Owner, "tenant": w.Tenant, "plan": w.Plan, "user": w.User, "key": w.Key} {
 				if v != "" {
 					query.Set(key, v)
 				}
