@@ -11,7 +11,8 @@
 
 /* The fields that the path of a packet reads have the same names in both. */
 #define xdp_md __sk_buff
-#include "judge.h"
+#define bpf_xdp_load_bytes bpf_skb_load_bytes
+#include "sample.h"
 
 #define TAG_SIZE	4
 #define HEADERS		1024	/* bytes: more than the parser ever walks over */

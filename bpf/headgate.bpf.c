@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
-/* The network gate: parse → who → which rules → take → verdict → count. */
+/* The network gate: parse → who → which rules → take → verdict → count → sample. */
 
 #include "judge.h"
+#include "sample.h"
 
 volatile const bool frags;	/* loaded as a program that takes multi-buffer frames */
 
@@ -67,11 +68,6 @@ static __always_inline enum reason judge_packet(struct xdp_md *ctx, struct packe
 	return judge(ctx, p, set, generation, cpu, control, now);
 }
 
-static __always_inline bool passes(enum reason reason)
-{
-	return reason <= REASON_LEASH;
-}
-
 static __always_inline void count_reason(struct cpu *cpu, __u32 reason, __u64 bytes)
 {
 	/* the compiler knows the enum's range and drops a mask; the verifier
@@ -118,6 +114,10 @@ static __always_inline int gate(struct xdp_md *ctx)
 	else if (p.shape & SHAPE_IP)
 		reason = judge_packet(ctx, &p, reason, cpu, control, now);
 	count_reason(cpu, reason, p.length);
+	if (sampler_due(&cpu->sampler, now))
+		sample_packet(ctx, &p, cpu, reason, now);
+	if (!passes(reason) && READ(control->flags) & CONTROL_CAPTURE)
+		capture_frame(ctx, &p, cpu, reason, now);
 	return passes(reason) ? XDP_PASS : XDP_DROP;
 }
 
@@ -129,6 +129,7 @@ int headgate(struct xdp_md *ctx)
 
 /* For bpf2go: enums that no struct holds. */
 const enum dimension *unused_dimension __attribute__((unused));
+const enum outcome *unused_outcome __attribute__((unused));
 const struct event *unused_event __attribute__((unused));
 const enum slot_kind *unused_slot_kind __attribute__((unused));
 const enum reason *unused_reason __attribute__((unused));

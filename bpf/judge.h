@@ -7,12 +7,6 @@
 
 #include "strike.h"
 
-enum outcome {
-	OUTCOME_PASSED,
-	OUTCOME_REFUSED,
-	OUTCOME_WATCHED,
-};
-
 static __always_inline void count_add(struct count *count, __u64 bytes)
 {
 	count->packets++;
@@ -65,6 +59,8 @@ static __always_inline enum reason judge_one(struct xdp_md *ctx, const struct pa
 	if (taken != TAKE_OK)
 		outcome = limit->flags & LIMIT_WATCH ? OUTCOME_WATCHED : OUTCOME_REFUSED;
 	count_rule(limit->counter, outcome, p->length);
+	t->over = outcome != OUTCOME_PASSED;
+	t->refused = outcome == OUTCOME_REFUSED;
 	if (taken != TAKE_OK)
 		take_unknown_back(t);
 	if (outcome != OUTCOME_REFUSED)
@@ -82,6 +78,7 @@ static __always_inline enum reason judge_refused(const struct packet *p,
 	t->over = true;
 	if (limit->flags & LIMIT_WATCH)
 		return REASON_WITHIN_RATE;
+	t->refused = true;
 	count_rule(limit->counter, OUTCOME_REFUSED, p->length);
 	return refusal(taken, t);
 }
@@ -219,6 +216,7 @@ static __always_inline enum reason judge(struct xdp_md *ctx, struct packet *p,
 {
 	if (set->flags & SET_EXACT)
 		now = clock_read(cpu, control);
+	cpu->met = set->n;
 	if (set->n == 1) {
 		struct limit *limit = set_limit(set, 0, generation);
 

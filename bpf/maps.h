@@ -192,3 +192,23 @@ struct {
 	__type(key, __u32);
 	__type(value, struct rule_counter);
 } rule_counters SEC(".maps");
+
+/* What becomes of packets, sampled: a ring for each CPU. Program: writes, and
+ * waits for nobody. Daemon: maps them into memory and reads.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sample_ring);
+} samples SEC(".maps");
+
+/* Dropped frames, while somebody captures them. Likewise. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct capture_ring);
+} captures SEC(".maps");

@@ -101,6 +101,7 @@ static __always_inline void taking_init(struct taking *t, struct xdp_md *ctx,
 	t->burst = limit->burst;
 	t->charged = false;
 	t->over = false;
+	t->refused = false;
 	t->unknown = 0;
 	t->place = 0;
 	t->counter = limit->counter;

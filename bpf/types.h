@@ -7,7 +7,7 @@
 #include <linux/types.h>
 #include <stdbool.h>
 
-#define LAYOUT_VERSION	2
+#define LAYOUT_VERSION	3
 
 /* Memory that another CPU or the daemon writes at the same time. */
 #define READ(x)		(*(volatile typeof(x) *)&(x))
@@ -227,6 +227,7 @@ _Static_assert(sizeof(struct control) == 64, "control is one cache line");
 #define CONTROL_OPEN	(1 << 0)	/* panic: everything passes */
 #define CONTROL_WHOLE4	(1 << 1)	/* 0.0.0.0/0 is a prefix */
 #define CONTROL_WHOLE6	(1 << 2)	/* ::/0 */
+#define CONTROL_CAPTURE	(1 << 3)	/* dropped frames are captured */
 
 #define META_MAGIC	0x48474154	/* "HGAT" */
 
@@ -293,11 +294,22 @@ struct taking {
 	__u64 length;
 	__u32 place;		/* line * WAYS + way, or OVERFLOW | counter */
 	__u8 charged;
-	__u8 over;		/* it has refused the packet */
-	__u16 reserved;
+	__u8 over;		/* it has refused the packet, or would have */
+	__u8 refused;		/* its refusal is the verdict */
+	__u8 reserved;
 	__u32 counter;		/* the limit's */
 	__u32 reserved2;
 	__u64 unknown;		/* charged to what unknown sources take together */
+};
+
+/* Which packets are sampled: all while they are few; the more come, the fewer
+ * of them, by gaps that are drawn. It has a bucket of samples: the more of it is
+ * used, the wider are the gaps.
+ */
+struct sampler {
+	__u64 full;		/* ticks: when its bucket is full again */
+	__u32 left;		/* packets that are passed over until the next sample */
+	__u32 gap;		/* packets that the next sample stands for */
 };
 
 /* A CPU's own: its cached clock, and what it has seen. */
@@ -305,7 +317,8 @@ struct cpu {
 	__u64 now;
 	__u64 jiffies;
 	__u32 left;		/* packets until the clock is read again */
-	__u32 reserved;
+	__u32 met;		/* takings of the packet in hand */
+	struct sampler sampler;
 	__u64 evicted_live;	/* live buckets that lost their slot */
 	__u64 overflowed;	/* packets charged to an overflow bucket */
 	__u64 contended;	/* packets that lost a race too often */
@@ -343,4 +356,55 @@ struct event {
 	__u32 limit;		/* its id */
 	__u32 reserved;
 	__u64 end;		/* ticks */
+};
+
+#define NO_COUNTER	(~0U)
+
+/* What became of one packet, in the place of all that it stands for. */
+struct sample {
+	__u64 hi, lo;		/* source, as in struct packet; 0: not IP */
+	__u64 at;		/* ticks */
+	__u32 stands;		/* for so many packets: itself and those before */
+	__u32 length;		/* of the whole frame */
+	__u32 counter;		/* the deciding limit's; NO_COUNTER: none */
+	__u32 interface;
+	__u16 sport, dport;	/* or type, if the protocol is ICMP; 0: none */
+	__u8 reason;
+	__u8 outcome;		/* enum outcome */
+	__u8 proto;
+	__u8 reserved[17];
+};
+_Static_assert(sizeof(struct sample) == 64, "a sample is one cache line");
+
+enum outcome {
+	OUTCOME_PASSED,
+	OUTCOME_REFUSED,
+	OUTCOME_WATCHED,
+};
+
+#define SAMPLES		1024	/* in a ring: more than come between two looks */
+
+/* A CPU's samples, the oldest overwritten first. */
+struct sample_ring {
+	__u64 written;		/* since the maps were made */
+	__u64 unplaced;		/* packets that no sample stands for */
+	__u64 reserved[6];
+	struct sample samples[SAMPLES];
+};
+
+#define CAPTURES	256
+#define CAPTURE_BYTES	256	/* of a frame */
+
+struct capture {
+	struct sample sample;
+	__u8 frame[CAPTURE_BYTES];
+};
+
+/* A CPU's captured frames, likewise. */
+struct capture_ring {
+	__u64 written;
+	__u64 unplaced;
+	struct sampler sampler;
+	__u64 reserved[4];
+	struct capture captures[CAPTURES];
 };

@@ -13,6 +13,26 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type bpfCapture struct {
+	_      structs.HostLayout
+	Sample bpfSample
+	Frame  [256]uint8
+}
+
+type bpfCaptureRing struct {
+	_        structs.HostLayout
+	Written  uint64
+	Unplaced uint64
+	Sampler  struct {
+		_    structs.HostLayout
+		Full uint64
+		Left uint32
+		Gap  uint32
+	}
+	Reserved [4]uint64
+	Captures [256]bpfCapture
+}
+
 type bpfClassGroup struct {
 	_     structs.HostLayout
 	Class [32]uint16
@@ -38,11 +58,17 @@ type bpfCount struct {
 }
 
 type bpfCpu struct {
-	_           structs.HostLayout
-	Now         uint64
-	Jiffies     uint64
-	Left        uint32
-	Reserved    uint32
+	_       structs.HostLayout
+	Now     uint64
+	Jiffies uint64
+	Left    uint32
+	Met     uint32
+	Sampler struct {
+		_    structs.HostLayout
+		Full uint64
+		Left uint32
+		Gap  uint32
+	}
 	EvictedLive uint64
 	Overflowed  uint64
 	Contended   uint64
@@ -60,7 +86,8 @@ type bpfCpu struct {
 		Place     uint32
 		Charged   uint8
 		Over      uint8
-		Reserved  uint16
+		Refused   uint8
+		Reserved  uint8
 		Counter   uint32
 		Reserved2 uint32
 		Unknown   uint64
@@ -161,6 +188,14 @@ type bpfMeta struct {
 	Reserved  [2]uint64
 }
 
+type bpfOutcome uint32
+
+const (
+	bpfOutcomeOUTCOME_PASSED  bpfOutcome = 0
+	bpfOutcomeOUTCOME_REFUSED bpfOutcome = 1
+	bpfOutcomeOUTCOME_WATCHED bpfOutcome = 2
+)
+
 type bpfOverflow struct {
 	_        structs.HostLayout
 	Slot     bpfSlot
@@ -250,6 +285,31 @@ type bpfRuleCounter struct {
 	Watched bpfCount
 }
 
+type bpfSample struct {
+	_         structs.HostLayout
+	Hi        uint64
+	Lo        uint64
+	At        uint64
+	Stands    uint32
+	Length    uint32
+	Counter   uint32
+	Interface uint32
+	Sport     uint16
+	Dport     uint16
+	Reason    uint8
+	Outcome   uint8
+	Proto     uint8
+	Reserved  [17]uint8
+}
+
+type bpfSampleRing struct {
+	_        structs.HostLayout
+	Written  uint64
+	Unplaced uint64
+	Reserved [6]uint64
+	Samples  [1024]bpfSample
+}
+
 type bpfSlot struct {
 	_   structs.HostLayout
 	Tag uint64
@@ -276,6 +336,7 @@ type bpfSourceKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapBuckets         = "buckets"
+	bpfMapCaptures        = "captures"
 	bpfMapClasses         = "classes"
 	bpfMapControls        = "controls"
 	bpfMapCpus            = "cpus"
@@ -295,6 +356,7 @@ const (
 	bpfMapRoots4          = "roots4"
 	bpfMapRoots6          = "roots6"
 	bpfMapRuleCounters    = "rule_counters"
+	bpfMapSamples         = "samples"
 	bpfMapVouches         = "vouches"
 	bpfProgHeadgate       = "headgate"
 	bpfVarCachedClock     = "cached_clock"
@@ -310,6 +372,7 @@ const (
 	bpfVarSeed3           = "seed3"
 	bpfVarUnusedDimension = "unused_dimension"
 	bpfVarUnusedEvent     = "unused_event"
+	bpfVarUnusedOutcome   = "unused_outcome"
 	bpfVarUnusedReason    = "unused_reason"
 	bpfVarUnusedSlotKind  = "unused_slot_kind"
 )
@@ -364,6 +427,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Buckets      *ebpf.MapSpec `ebpf:"buckets"`
+	Captures     *ebpf.MapSpec `ebpf:"captures"`
 	Classes      *ebpf.MapSpec `ebpf:"classes"`
 	Controls     *ebpf.MapSpec `ebpf:"controls"`
 	Cpus         *ebpf.MapSpec `ebpf:"cpus"`
@@ -383,6 +447,7 @@ type bpfMapSpecs struct {
 	Roots4       *ebpf.MapSpec `ebpf:"roots4"`
 	Roots6       *ebpf.MapSpec `ebpf:"roots6"`
 	RuleCounters *ebpf.MapSpec `ebpf:"rule_counters"`
+	Samples      *ebpf.MapSpec `ebpf:"samples"`
 	Vouches      *ebpf.MapSpec `ebpf:"vouches"`
 }
 
@@ -403,6 +468,7 @@ type bpfVariableSpecs struct {
 	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
 	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
 	UnusedEvent     *ebpf.VariableSpec `ebpf:"unused_event"`
+	UnusedOutcome   *ebpf.VariableSpec `ebpf:"unused_outcome"`
 	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
@@ -428,6 +494,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Buckets      *ebpf.Map `ebpf:"buckets"`
+	Captures     *ebpf.Map `ebpf:"captures"`
 	Classes      *ebpf.Map `ebpf:"classes"`
 	Controls     *ebpf.Map `ebpf:"controls"`
 	Cpus         *ebpf.Map `ebpf:"cpus"`
@@ -447,12 +514,14 @@ type bpfMaps struct {
 	Roots4       *ebpf.Map `ebpf:"roots4"`
 	Roots6       *ebpf.Map `ebpf:"roots6"`
 	RuleCounters *ebpf.Map `ebpf:"rule_counters"`
+	Samples      *ebpf.Map `ebpf:"samples"`
 	Vouches      *ebpf.Map `ebpf:"vouches"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Buckets,
+		m.Captures,
 		m.Classes,
 		m.Controls,
 		m.Cpus,
@@ -472,6 +541,7 @@ func (m *bpfMaps) Close() error {
 		m.Roots4,
 		m.Roots6,
 		m.RuleCounters,
+		m.Samples,
 		m.Vouches,
 	)
 }
@@ -493,6 +563,7 @@ type bpfVariables struct {
 	Seed3           *ebpf.Variable `ebpf:"seed3"`
 	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
 	UnusedEvent     *ebpf.Variable `ebpf:"unused_event"`
+	UnusedOutcome   *ebpf.Variable `ebpf:"unused_outcome"`
 	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }

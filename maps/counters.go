@@ -166,5 +166,6 @@ func (g *Gate) adoptCounters() error {
 			g.ruleIDs[id.Id] = name
 		}
 	}
+	g.noteCounters()
 	return nil
 }

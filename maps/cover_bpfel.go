@@ -13,6 +13,39 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type coverCaptureRing struct {
+	_        structs.HostLayout
+	Written  uint64
+	Unplaced uint64
+	Sampler  struct {
+		_    structs.HostLayout
+		Full uint64
+		Left uint32
+		Gap  uint32
+	}
+	Reserved [4]uint64
+	Captures [256]struct {
+		_      structs.HostLayout
+		Sample struct {
+			_         structs.HostLayout
+			Hi        uint64
+			Lo        uint64
+			At        uint64
+			Stands    uint32
+			Length    uint32
+			Counter   uint32
+			Interface uint32
+			Sport     uint16
+			Dport     uint16
+			Reason    uint8
+			Outcome   uint8
+			Proto     uint8
+			Reserved  [17]uint8
+		}
+		Frame [256]uint8
+	}
+}
+
 type coverClassGroup struct {
 	_     structs.HostLayout
 	Class [32]uint16
@@ -32,11 +65,17 @@ type coverControl struct {
 }
 
 type coverCpu struct {
-	_           structs.HostLayout
-	Now         uint64
-	Jiffies     uint64
-	Left        uint32
-	Reserved    uint32
+	_       structs.HostLayout
+	Now     uint64
+	Jiffies uint64
+	Left    uint32
+	Met     uint32
+	Sampler struct {
+		_    structs.HostLayout
+		Full uint64
+		Left uint32
+		Gap  uint32
+	}
 	EvictedLive uint64
 	Overflowed  uint64
 	Contended   uint64
@@ -58,7 +97,8 @@ type coverCpu struct {
 		Place     uint32
 		Charged   uint8
 		Over      uint8
-		Reserved  uint16
+		Refused   uint8
+		Reserved  uint8
 		Counter   uint32
 		Reserved2 uint32
 		Unknown   uint64
@@ -229,6 +269,29 @@ type coverRuleCounter struct {
 	}
 }
 
+type coverSampleRing struct {
+	_        structs.HostLayout
+	Written  uint64
+	Unplaced uint64
+	Reserved [6]uint64
+	Samples  [1024]struct {
+		_         structs.HostLayout
+		Hi        uint64
+		Lo        uint64
+		At        uint64
+		Stands    uint32
+		Length    uint32
+		Counter   uint32
+		Interface uint32
+		Sport     uint16
+		Dport     uint16
+		Reason    uint8
+		Outcome   uint8
+		Proto     uint8
+		Reserved  [17]uint8
+	}
+}
+
 type coverSourceKey struct {
 	_  structs.HostLayout
 	Hi uint64
@@ -240,6 +303,7 @@ type coverSourceKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	coverMapBuckets         = "buckets"
+	coverMapCaptures        = "captures"
 	coverMapClasses         = "classes"
 	coverMapControls        = "controls"
 	coverMapCpus            = "cpus"
@@ -259,6 +323,7 @@ const (
 	coverMapRoots4          = "roots4"
 	coverMapRoots6          = "roots6"
 	coverMapRuleCounters    = "rule_counters"
+	coverMapSamples         = "samples"
 	coverMapVouches         = "vouches"
 	coverProgCover          = "cover"
 	coverProgHeadgate       = "headgate"
@@ -275,6 +340,7 @@ const (
 	coverVarSeed3           = "seed3"
 	coverVarUnusedDimension = "unused_dimension"
 	coverVarUnusedEvent     = "unused_event"
+	coverVarUnusedOutcome   = "unused_outcome"
 	coverVarUnusedReason    = "unused_reason"
 	coverVarUnusedSlotKind  = "unused_slot_kind"
 )
@@ -330,6 +396,7 @@ type coverProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type coverMapSpecs struct {
 	Buckets      *ebpf.MapSpec `ebpf:"buckets"`
+	Captures     *ebpf.MapSpec `ebpf:"captures"`
 	Classes      *ebpf.MapSpec `ebpf:"classes"`
 	Controls     *ebpf.MapSpec `ebpf:"controls"`
 	Cpus         *ebpf.MapSpec `ebpf:"cpus"`
@@ -349,6 +416,7 @@ type coverMapSpecs struct {
 	Roots4       *ebpf.MapSpec `ebpf:"roots4"`
 	Roots6       *ebpf.MapSpec `ebpf:"roots6"`
 	RuleCounters *ebpf.MapSpec `ebpf:"rule_counters"`
+	Samples      *ebpf.MapSpec `ebpf:"samples"`
 	Vouches      *ebpf.MapSpec `ebpf:"vouches"`
 }
 
@@ -369,6 +437,7 @@ type coverVariableSpecs struct {
 	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
 	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
 	UnusedEvent     *ebpf.VariableSpec `ebpf:"unused_event"`
+	UnusedOutcome   *ebpf.VariableSpec `ebpf:"unused_outcome"`
 	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
@@ -394,6 +463,7 @@ func (o *coverObjects) Close() error {
 // It can be passed to loadCoverObjects or ebpf.CollectionSpec.LoadAndAssign.
 type coverMaps struct {
 	Buckets      *ebpf.Map `ebpf:"buckets"`
+	Captures     *ebpf.Map `ebpf:"captures"`
 	Classes      *ebpf.Map `ebpf:"classes"`
 	Controls     *ebpf.Map `ebpf:"controls"`
 	Cpus         *ebpf.Map `ebpf:"cpus"`
@@ -413,12 +483,14 @@ type coverMaps struct {
 	Roots4       *ebpf.Map `ebpf:"roots4"`
 	Roots6       *ebpf.Map `ebpf:"roots6"`
 	RuleCounters *ebpf.Map `ebpf:"rule_counters"`
+	Samples      *ebpf.Map `ebpf:"samples"`
 	Vouches      *ebpf.Map `ebpf:"vouches"`
 }
 
 func (m *coverMaps) Close() error {
 	return _CoverClose(
 		m.Buckets,
+		m.Captures,
 		m.Classes,
 		m.Controls,
 		m.Cpus,
@@ -438,6 +510,7 @@ func (m *coverMaps) Close() error {
 		m.Roots4,
 		m.Roots6,
 		m.RuleCounters,
+		m.Samples,
 		m.Vouches,
 	)
 }
@@ -459,6 +532,7 @@ type coverVariables struct {
 	Seed3           *ebpf.Variable `ebpf:"seed3"`
 	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
 	UnusedEvent     *ebpf.Variable `ebpf:"unused_event"`
+	UnusedOutcome   *ebpf.Variable `ebpf:"unused_outcome"`
 	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -72,9 +73,10 @@ type Gate struct {
 	table        *Table
 	control      *controlPage
 	lists        *lists
-	counters     map[string]uint32 // rule name → index in rule_counters
-	ruleIDs      map[uint32]string // limit id → rule name
-	written      *written          // the rules in force; nil: not by this process
+	counters     map[string]uint32                 // rule name → index in rule_counters
+	ruleIDs      map[uint32]string                 // limit id → rule name
+	counterNames atomic.Pointer[map[uint32]string] // rule name by index in rule_counters
+	written      *written                          // the rules in force; nil: not by this process
 	adopted      bool
 
 	dir     string // of the pinned maps; "": none
@@ -182,6 +184,7 @@ func (g *Gate) openParts(o Options) (err error) {
 	if g.lists, err = openLists(g, o); err != nil {
 		return err
 	}
+	g.control.setFlag(controlCapture, false) // who captured may have been killed
 	return g.adoptCounters()
 }
 

@@ -12,7 +12,7 @@ import (
 
 // LayoutVersion is the version of the pinned maps' layout that this package
 // writes. It is part of their folder's name.
-const LayoutVersion = 2
+const LayoutVersion = 3
 
 // Folders of maps under the folder of all pins. What is in force lies in
 // vN, N its layout. When another version takes over:

@@ -30,6 +30,13 @@ func resize(spec *ebpf.CollectionSpec, o Options) error {
 		return fmt.Errorf("bucket table of %d slots: take a power of two from %d to %d", slots, minSlots, maxSlots)
 	}
 	spec.Maps["buckets"].MaxEntries = slots / ways
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count the CPUs: %w", err)
+	}
+	for _, name := range sampleMaps {
+		spec.Maps[name].MaxEntries = uint32(cpus)
+	}
 	return nil
 }
 
@@ -277,5 +284,6 @@ func (o *bpfObjects) byName() map[string]**ebpf.Map {
 		"prefixes4": &o.Prefixes4, "prefixes6": &o.Prefixes6, "roots4": &o.Roots4, "roots6": &o.Roots6,
 		"own_addresses": &o.OwnAddresses, "vouches": &o.Vouches, "events": &o.Events,
 		"cpus": &o.Cpus, "rule_counters": &o.RuleCounters,
+		"samples": &o.Samples, "captures": &o.Captures,
 	}
 }

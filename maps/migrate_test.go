@@ -128,7 +128,7 @@ func (g testGate) wantCounters(passed, refused uint64) {
 func TestCarryOver(t *testing.T) {
 	pins := pinOther(t, nil)
 	g := openPinned(t, pins, 4*minSlots)
-	if layout, lost, ok := g.Carried(); !ok || layout != "v7" || len(lost) != 0 {
+	if layout, lost, ok := g.Carried(); !ok || layout != filepath.Base(layoutDir("", otherLayout)) || len(lost) != 0 {
 		t.Errorf("carried %q, %v, lost %q", layout, ok, lost)
 	}
 	g.wantCarried()
@@ -340,7 +340,7 @@ func TestCarryOverAfterAKill(t *testing.T) {
 // and can be opened by hand.
 func TestInspectWhileTheLayoutChanges(t *testing.T) {
 	pins := pinOther(t, nil)
-	if _, err := Inspect(pins); err == nil || !strings.Contains(err.Error(), "v7") || !strings.Contains(err.Error(), "start the daemon") {
+	if _, err := Inspect(pins); err == nil || !strings.Contains(err.Error(), filepath.Base(layoutDir("", otherLayout))) || !strings.Contains(err.Error(), "start the daemon") {
 		t.Errorf("pins of another layout: %v", err)
 	}
 	openAndKill(t, pins)

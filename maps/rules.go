@@ -56,6 +56,7 @@ func (g *Gate) setRules(rules []config.Rule, m config.Management, lists map[stri
 			g.ruleIDs[t.limits[i].Id] = name
 		}
 	}
+	g.noteCounters()
 	return ids.dropUnused()
 }
 

@@ -13,6 +13,39 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type lruCaptureRing struct {
+	_        structs.HostLayout
+	Written  uint64
+	Unplaced uint64
+	Sampler  struct {
+		_    structs.HostLayout
+		Full uint64
+		Left uint32
+		Gap  uint32
+	}
+	Reserved [4]uint64
+	Captures [256]struct {
+		_      structs.HostLayout
+		Sample struct {
+			_         structs.HostLayout
+			Hi        uint64
+			Lo        uint64
+			At        uint64
+			Stands    uint32
+			Length    uint32
+			Counter   uint32
+			Interface uint32
+			Sport     uint16
+			Dport     uint16
+			Reason    uint8
+			Outcome   uint8
+			Proto     uint8
+			Reserved  [17]uint8
+		}
+		Frame [256]uint8
+	}
+}
+
 type lruClassGroup struct {
 	_     structs.HostLayout
 	Class [32]uint16
@@ -32,11 +65,17 @@ type lruControl struct {
 }
 
 type lruCpu struct {
-	_           structs.HostLayout
-	Now         uint64
-	Jiffies     uint64
-	Left        uint32
-	Reserved    uint32
+	_       structs.HostLayout
+	Now     uint64
+	Jiffies uint64
+	Left    uint32
+	Met     uint32
+	Sampler struct {
+		_    structs.HostLayout
+		Full uint64
+		Left uint32
+		Gap  uint32
+	}
 	EvictedLive uint64
 	Overflowed  uint64
 	Contended   uint64
@@ -58,7 +97,8 @@ type lruCpu struct {
 		Place     uint32
 		Charged   uint8
 		Over      uint8
-		Reserved  uint16
+		Refused   uint8
+		Reserved  uint8
 		Counter   uint32
 		Reserved2 uint32
 		Unknown   uint64
@@ -236,6 +276,29 @@ type lruRuleCounter struct {
 	}
 }
 
+type lruSampleRing struct {
+	_        structs.HostLayout
+	Written  uint64
+	Unplaced uint64
+	Reserved [6]uint64
+	Samples  [1024]struct {
+		_         structs.HostLayout
+		Hi        uint64
+		Lo        uint64
+		At        uint64
+		Stands    uint32
+		Length    uint32
+		Counter   uint32
+		Interface uint32
+		Sport     uint16
+		Dport     uint16
+		Reason    uint8
+		Outcome   uint8
+		Proto     uint8
+		Reserved  [17]uint8
+	}
+}
+
 type lruSourceKey struct {
 	_  structs.HostLayout
 	Hi uint64
@@ -259,6 +322,7 @@ type lruSprayState struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	lruMapBuckets         = "buckets"
+	lruMapCaptures        = "captures"
 	lruMapClasses         = "classes"
 	lruMapControls        = "controls"
 	lruMapCpus            = "cpus"
@@ -279,6 +343,7 @@ const (
 	lruMapRoots4          = "roots4"
 	lruMapRoots6          = "roots6"
 	lruMapRuleCounters    = "rule_counters"
+	lruMapSamples         = "samples"
 	lruMapSpraySettings   = "spray_settings"
 	lruMapSprayStates     = "spray_states"
 	lruMapVouches         = "vouches"
@@ -298,6 +363,7 @@ const (
 	lruVarSeed3           = "seed3"
 	lruVarUnusedDimension = "unused_dimension"
 	lruVarUnusedEvent     = "unused_event"
+	lruVarUnusedOutcome   = "unused_outcome"
 	lruVarUnusedReason    = "unused_reason"
 	lruVarUnusedSlotKind  = "unused_slot_kind"
 )
@@ -354,6 +420,7 @@ type lruProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type lruMapSpecs struct {
 	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
+	Captures      *ebpf.MapSpec `ebpf:"captures"`
 	Classes       *ebpf.MapSpec `ebpf:"classes"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
@@ -374,6 +441,7 @@ type lruMapSpecs struct {
 	Roots4        *ebpf.MapSpec `ebpf:"roots4"`
 	Roots6        *ebpf.MapSpec `ebpf:"roots6"`
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
+	Samples       *ebpf.MapSpec `ebpf:"samples"`
 	SpraySettings *ebpf.MapSpec `ebpf:"spray_settings"`
 	SprayStates   *ebpf.MapSpec `ebpf:"spray_states"`
 	Vouches       *ebpf.MapSpec `ebpf:"vouches"`
@@ -396,6 +464,7 @@ type lruVariableSpecs struct {
 	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
 	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
 	UnusedEvent     *ebpf.VariableSpec `ebpf:"unused_event"`
+	UnusedOutcome   *ebpf.VariableSpec `ebpf:"unused_outcome"`
 	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
@@ -421,6 +490,7 @@ func (o *lruObjects) Close() error {
 // It can be passed to loadLruObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lruMaps struct {
 	Buckets       *ebpf.Map `ebpf:"buckets"`
+	Captures      *ebpf.Map `ebpf:"captures"`
 	Classes       *ebpf.Map `ebpf:"classes"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Cpus          *ebpf.Map `ebpf:"cpus"`
@@ -441,6 +511,7 @@ type lruMaps struct {
 	Roots4        *ebpf.Map `ebpf:"roots4"`
 	Roots6        *ebpf.Map `ebpf:"roots6"`
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
+	Samples       *ebpf.Map `ebpf:"samples"`
 	SpraySettings *ebpf.Map `ebpf:"spray_settings"`
 	SprayStates   *ebpf.Map `ebpf:"spray_states"`
 	Vouches       *ebpf.Map `ebpf:"vouches"`
@@ -449,6 +520,7 @@ type lruMaps struct {
 func (m *lruMaps) Close() error {
 	return _LruClose(
 		m.Buckets,
+		m.Captures,
 		m.Classes,
 		m.Controls,
 		m.Cpus,
@@ -469,6 +541,7 @@ func (m *lruMaps) Close() error {
 		m.Roots4,
 		m.Roots6,
 		m.RuleCounters,
+		m.Samples,
 		m.SpraySettings,
 		m.SprayStates,
 		m.Vouches,
@@ -492,6 +565,7 @@ type lruVariables struct {
 	Seed3           *ebpf.Variable `ebpf:"seed3"`
 	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
 	UnusedEvent     *ebpf.Variable `ebpf:"unused_event"`
+	UnusedOutcome   *ebpf.Variable `ebpf:"unused_outcome"`
 	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }

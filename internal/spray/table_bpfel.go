@@ -13,6 +13,39 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type tableCaptureRing struct {
+	_        structs.HostLayout
+	Written  uint64
+	Unplaced uint64
+	Sampler  struct {
+		_    structs.HostLayout
+		Full uint64
+		Left uint32
+		Gap  uint32
+	}
+	Reserved [4]uint64
+	Captures [256]struct {
+		_      structs.HostLayout
+		Sample struct {
+			_         structs.HostLayout
+			Hi        uint64
+			Lo        uint64
+			At        uint64
+			Stands    uint32
+			Length    uint32
+			Counter   uint32
+			Interface uint32
+			Sport     uint16
+			Dport     uint16
+			Reason    uint8
+			Outcome   uint8
+			Proto     uint8
+			Reserved  [17]uint8
+		}
+		Frame [256]uint8
+	}
+}
+
 type tableClassGroup struct {
 	_     structs.HostLayout
 	Class [32]uint16
@@ -32,11 +65,17 @@ type tableControl struct {
 }
 
 type tableCpu struct {
-	_           structs.HostLayout
-	Now         uint64
-	Jiffies     uint64
-	Left        uint32
-	Reserved    uint32
+	_       structs.HostLayout
+	Now     uint64
+	Jiffies uint64
+	Left    uint32
+	Met     uint32
+	Sampler struct {
+		_    structs.HostLayout
+		Full uint64
+		Left uint32
+		Gap  uint32
+	}
 	EvictedLive uint64
 	Overflowed  uint64
 	Contended   uint64
@@ -58,7 +97,8 @@ type tableCpu struct {
 		Place     uint32
 		Charged   uint8
 		Over      uint8
-		Reserved  uint16
+		Refused   uint8
+		Reserved  uint8
 		Counter   uint32
 		Reserved2 uint32
 		Unknown   uint64
@@ -229,6 +269,29 @@ type tableRuleCounter struct {
 	}
 }
 
+type tableSampleRing struct {
+	_        structs.HostLayout
+	Written  uint64
+	Unplaced uint64
+	Reserved [6]uint64
+	Samples  [1024]struct {
+		_         structs.HostLayout
+		Hi        uint64
+		Lo        uint64
+		At        uint64
+		Stands    uint32
+		Length    uint32
+		Counter   uint32
+		Interface uint32
+		Sport     uint16
+		Dport     uint16
+		Reason    uint8
+		Outcome   uint8
+		Proto     uint8
+		Reserved  [17]uint8
+	}
+}
+
 type tableSourceKey struct {
 	_  structs.HostLayout
 	Hi uint64
@@ -252,6 +315,7 @@ type tableSprayState struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	tableMapBuckets         = "buckets"
+	tableMapCaptures        = "captures"
 	tableMapClasses         = "classes"
 	tableMapControls        = "controls"
 	tableMapCpus            = "cpus"
@@ -271,6 +335,7 @@ const (
 	tableMapRoots4          = "roots4"
 	tableMapRoots6          = "roots6"
 	tableMapRuleCounters    = "rule_counters"
+	tableMapSamples         = "samples"
 	tableMapSpraySettings   = "spray_settings"
 	tableMapSprayStates     = "spray_states"
 	tableMapVouches         = "vouches"
@@ -290,6 +355,7 @@ const (
 	tableVarSeed3           = "seed3"
 	tableVarUnusedDimension = "unused_dimension"
 	tableVarUnusedEvent     = "unused_event"
+	tableVarUnusedOutcome   = "unused_outcome"
 	tableVarUnusedReason    = "unused_reason"
 	tableVarUnusedSlotKind  = "unused_slot_kind"
 )
@@ -346,6 +412,7 @@ type tableProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type tableMapSpecs struct {
 	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
+	Captures      *ebpf.MapSpec `ebpf:"captures"`
 	Classes       *ebpf.MapSpec `ebpf:"classes"`
 	Controls      *ebpf.MapSpec `ebpf:"controls"`
 	Cpus          *ebpf.MapSpec `ebpf:"cpus"`
@@ -365,6 +432,7 @@ type tableMapSpecs struct {
 	Roots4        *ebpf.MapSpec `ebpf:"roots4"`
 	Roots6        *ebpf.MapSpec `ebpf:"roots6"`
 	RuleCounters  *ebpf.MapSpec `ebpf:"rule_counters"`
+	Samples       *ebpf.MapSpec `ebpf:"samples"`
 	SpraySettings *ebpf.MapSpec `ebpf:"spray_settings"`
 	SprayStates   *ebpf.MapSpec `ebpf:"spray_states"`
 	Vouches       *ebpf.MapSpec `ebpf:"vouches"`
@@ -387,6 +455,7 @@ type tableVariableSpecs struct {
 	Seed3           *ebpf.VariableSpec `ebpf:"seed3"`
 	UnusedDimension *ebpf.VariableSpec `ebpf:"unused_dimension"`
 	UnusedEvent     *ebpf.VariableSpec `ebpf:"unused_event"`
+	UnusedOutcome   *ebpf.VariableSpec `ebpf:"unused_outcome"`
 	UnusedReason    *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.VariableSpec `ebpf:"unused_slot_kind"`
 }
@@ -412,6 +481,7 @@ func (o *tableObjects) Close() error {
 // It can be passed to loadTableObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tableMaps struct {
 	Buckets       *ebpf.Map `ebpf:"buckets"`
+	Captures      *ebpf.Map `ebpf:"captures"`
 	Classes       *ebpf.Map `ebpf:"classes"`
 	Controls      *ebpf.Map `ebpf:"controls"`
 	Cpus          *ebpf.Map `ebpf:"cpus"`
@@ -431,6 +501,7 @@ type tableMaps struct {
 	Roots4        *ebpf.Map `ebpf:"roots4"`
 	Roots6        *ebpf.Map `ebpf:"roots6"`
 	RuleCounters  *ebpf.Map `ebpf:"rule_counters"`
+	Samples       *ebpf.Map `ebpf:"samples"`
 	SpraySettings *ebpf.Map `ebpf:"spray_settings"`
 	SprayStates   *ebpf.Map `ebpf:"spray_states"`
 	Vouches       *ebpf.Map `ebpf:"vouches"`
@@ -439,6 +510,7 @@ type tableMaps struct {
 func (m *tableMaps) Close() error {
 	return _TableClose(
 		m.Buckets,
+		m.Captures,
 		m.Classes,
 		m.Controls,
 		m.Cpus,
@@ -458,6 +530,7 @@ func (m *tableMaps) Close() error {
 		m.Roots4,
 		m.Roots6,
 		m.RuleCounters,
+		m.Samples,
 		m.SpraySettings,
 		m.SprayStates,
 		m.Vouches,
@@ -481,6 +554,7 @@ type tableVariables struct {
 	Seed3           *ebpf.Variable `ebpf:"seed3"`
 	UnusedDimension *ebpf.Variable `ebpf:"unused_dimension"`
 	UnusedEvent     *ebpf.Variable `ebpf:"unused_event"`
+	UnusedOutcome   *ebpf.Variable `ebpf:"unused_outcome"`
 	UnusedReason    *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedSlotKind  *ebpf.Variable `ebpf:"unused_slot_kind"`
 }
