@@ -114,7 +114,7 @@ static __always_inline int gate(struct xdp_md *ctx)
 	else if (p.shape & SHAPE_IP)
 		reason = judge_packet(ctx, &p, reason, cpu, control, now);
 	count_reason(cpu, reason, p.length);
-	if (sampler_due(&cpu->sampler, now))
+	if (sampler_due(sampler_of(cpu, reason), now))
 		sample_packet(ctx, &p, cpu, reason, now);
 	if (!passes(reason) && READ(control->flags) & CONTROL_CAPTURE)
 		capture_frame(ctx, &p, cpu, reason, now);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0 */
 /* Samples for whoever looks: who sends, what is dropped. At few packets a second
- * each one is sampled; at any flood about a thousand a second on a CPU are, so
- * that neither side pays for its size. Rings are overwritten, never full, and
+ * each one is sampled; at any flood about a thousand a second on a CPU are, of
+ * what passes and of what does not, so that neither side pays for its size. Rings are overwritten, never full, and
  * nobody is woken.
  */
 #pragma once
@@ -20,6 +20,14 @@
 static __always_inline bool passes(enum reason reason)
 {
 	return reason <= REASON_LEASH;
+}
+
+/* What is dropped has a sampler of its own, so that a few drops are not lost
+ * among much that passes.
+ */
+static __always_inline struct sampler *sampler_of(struct cpu *cpu, enum reason reason)
+{
+	return &cpu->samplers[passes(reason) ? 0 : 1];
 }
 
 /* Is the packet in hand to be sampled? A sampler whose bucket is full takes
@@ -114,7 +122,7 @@ static __always_inline void sample_fill(struct sample *s, struct xdp_md *ctx,
 
 /* Global functions: the verifier walks each once. */
 __noinline int sample_packet(struct xdp_md *ctx, const struct packet *p, struct cpu *cpu,
-		      __u32 reason, __u64 now)
+			     __u32 reason, __u64 now)
 {
 	__u32 id = bpf_get_smp_processor_id();
 	struct sample_ring *ring = bpf_map_lookup_elem(&samples, &id);
@@ -125,8 +133,8 @@ __noinline int sample_packet(struct xdp_md *ctx, const struct packet *p, struct 
 		return 0;
 	n = ring->written;
 	s = &ring->samples[n & (SAMPLES - 1)];
-	s->stands = sampler_take(&cpu->sampler, now, SAMPLE_SHIFT, SAMPLE_STEPS,
-				 &ring->unplaced);
+	s->stands = sampler_take(sampler_of(cpu, reason), now, SAMPLE_SHIFT,
+				 SAMPLE_STEPS, &ring->unplaced);
 	sample_fill(s, ctx, p, cpu, reason, now);
 	__sync_lock_test_and_set(&ring->written, n + 1);
 	return 0;
@@ -134,7 +142,7 @@ __noinline int sample_packet(struct xdp_md *ctx, const struct packet *p, struct 
 
 /* The first bytes of a dropped frame. */
 __noinline int capture_frame(struct xdp_md *ctx, const struct packet *p, struct cpu *cpu,
-		       __u32 reason, __u64 now)
+			     __u32 reason, __u64 now)
 {
 	__u32 id = bpf_get_smp_processor_id();
 	struct capture_ring *ring = bpf_map_lookup_elem(&captures, &id);

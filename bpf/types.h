@@ -318,7 +318,7 @@ struct cpu {
 	__u64 jiffies;
 	__u32 left;		/* packets until the clock is read again */
 	__u32 met;		/* takings of the packet in hand */
-	struct sampler sampler;
+	struct sampler samplers[2];	/* of what passes, and of what does not */
 	__u64 evicted_live;	/* live buckets that lost their slot */
 	__u64 overflowed;	/* packets charged to an overflow bucket */
 	__u64 contended;	/* packets that lost a race too often */
@@ -382,7 +382,7 @@ enum outcome {
 	OUTCOME_WATCHED,
 };
 
-#define SAMPLES		1024	/* in a ring: more than come between two looks */
+#define SAMPLES		2048	/* in a ring: more than come between two looks */
 
 /* A CPU's samples, the oldest overwritten first. */
 struct sample_ring {

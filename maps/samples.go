@@ -41,7 +41,7 @@ type Sample struct {
 
 // Samples reads what the program samples: every packet while there are fewer
 // than about a thousand a second on a CPU, and about a thousand a second of any
-// more. Not for use by several goroutines at once.
+// more, of what passes and of what does not. Not for use by several goroutines at once.
 type Samples struct {
 	gate   *Gate
 	memory []byte

@@ -58,12 +58,12 @@ type bpfCount struct {
 }
 
 type bpfCpu struct {
-	_       structs.HostLayout
-	Now     uint64
-	Jiffies uint64
-	Left    uint32
-	Met     uint32
-	Sampler struct {
+	_        structs.HostLayout
+	Now      uint64
+	Jiffies  uint64
+	Left     uint32
+	Met      uint32
+	Samplers [2]struct {
 		_    structs.HostLayout
 		Full uint64
 		Left uint32
@@ -308,7 +308,7 @@ type bpfSampleRing struct {
 	Written  uint64
 	Unplaced uint64
 	Reserved [6]uint64
-	Samples  [1024]bpfSample
+	Samples  [2048]bpfSample
 }
 
 type bpfSlot struct {

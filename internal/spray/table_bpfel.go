@@ -65,12 +65,12 @@ type tableControl struct {
 }
 
 type tableCpu struct {
-	_       structs.HostLayout
-	Now     uint64
-	Jiffies uint64
-	Left    uint32
-	Met     uint32
-	Sampler struct {
+	_        structs.HostLayout
+	Now      uint64
+	Jiffies  uint64
+	Left     uint32
+	Met      uint32
+	Samplers [2]struct {
 		_    structs.HostLayout
 		Full uint64
 		Left uint32
@@ -274,7 +274,7 @@ type tableSampleRing struct {
 	Written  uint64
 	Unplaced uint64
 	Reserved [6]uint64
-	Samples  [1024]struct {
+	Samples  [2048]struct {
 		_         structs.HostLayout
 		Hi        uint64
 		Lo        uint64
