@@ -12,7 +12,7 @@ import (
 
 // The control socket speaks HTTP with JSON bodies:
 //
-//	GET    /v1/status
+//	GET    /v1/status         GET /v1/top
 //	GET    /v1/rules          POST /v1/rules    DELETE /v1/rules/{name}
 //	GET    /v1/blocks         POST /v1/blocks   DELETE /v1/blocks?prefix=P[&reason=R][&force=true][&all_hosts=true]
 //	GET    /v1/allows         POST /v1/allows   DELETE /v1/allows?prefix=P[&reason=R][&force=true][&all_hosts=true]
@@ -100,6 +100,8 @@ type EntryReply struct {
 	Removed  int      `json:"removed,omitempty"`  // entries taken away
 	Covered  []Entry  `json:"covered,omitempty"`  // what still covers the prefix
 	Warnings []string `json:"warnings,omitempty"` // why it may not do what was meant
+	Sources  int      `json:"sources,omitempty"`  // seen in the last minute that a block covers
+	Vouched  int      `json:"vouched,omitempty"`  // of them, those that are vouched for
 
 	Fleet *FleetReply `json:"fleet,omitempty"` // of a change for all hosts
 }

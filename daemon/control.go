@@ -115,6 +115,7 @@ func (d *daemon) controlHandler() http.Handler {
 	d.handleOverrides(m)
 	d.handleMends(m)
 	d.handleTrials(m)
+	d.handleTop(m)
 	m.Handle("POST /v1/reload", answerWith(d.log, func(r *http.Request) (any, error) {
 		var q ReloadRequest
 		if r.ContentLength != 0 {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/internal/folderlock"
+	"github.com/headgate/headgate/internal/heavy"
 )
 
 // Options say how to run.
@@ -74,6 +75,8 @@ type daemon struct {
 	history  *history
 	hits     *hits
 	stateErr error // why the state file is not what it should be
+
+	sources sources
 }
 
 // Run runs the daemon until ctx ends or it is told to stop. A *ConfigError is
@@ -149,6 +152,7 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.summarize(ctx) })
 	tasks.Go(func() error { return d.audit(ctx) })
 	tasks.Go(func() error { return d.keepBoard(ctx) })
+	tasks.Go(func() error { return d.watchSources(ctx) })
 	tasks.Go(func() error { return d.pet(ctx) })
 	context.AfterFunc(ctx, func() { d.manager.tell(sd.SdNotifyStopping) })
 	if err := d.manager.tell(sd.SdNotifyReady); err != nil {
@@ -192,6 +196,7 @@ func newDaemon(o Options) (*daemon, error) {
 		refill:  make(chan struct{}, 1),
 	}
 	d.conf = reloadStatus{generation: 1, hash: l.hash, text: l.text, loaded: d.started}
+	d.sources.table = heavy.New[flow](heavySources)
 	d.relist = make(chan struct{}, 1)
 	d.gateways, d.boot, d.trial = attachments.DefaultGateways, bootClock, onTrial
 	d.trialed = make(chan struct{}, 1)

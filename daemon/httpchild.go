@@ -68,8 +68,11 @@ type answer struct {
 	Ended   map[l7.EndReason]uint64 `json:"ended,omitempty"`   // connections, without an answer
 	Faults  uint64                  `json:"faults,omitempty"`  // requests that met a fault of the gate
 	Fleet   *l7.FleetState          `json:"fleet,omitempty"`
-	Lost    uint64                  `json:"lost,omitempty"` // lines of the access log
-	Buckets limit.Stats             `json:"buckets"`
+
+	Heaviest  []l7.Heavy    `json:"heaviest,omitempty"`
+	HeavySpan time.Duration `json:"heavy_span,omitempty"`
+	Lost      uint64        `json:"lost,omitempty"` // lines of the access log
+	Buckets   limit.Stats   `json:"buckets"`
 }
 
 // httpChild is the HTTP gate's process: it parses what strangers send, so it
@@ -178,6 +181,7 @@ func (c *httpChild) obey() error {
 			a.Rules, a.Answers, a.Ended, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.EndedConnections(), c.gate.Panics()
 			a.Buckets, a.Lost = c.gate.Buckets(), c.gate.LostLines()
 			a.Fleet = c.gate.Fleet()
+			a.Heaviest, a.HeavySpan = c.gate.Heaviest()
 		case orderMend:
 			if done, err := c.gate.Mend(*o.Mend); err != nil {
 				a.Error = err.Error()

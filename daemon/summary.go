@@ -111,9 +111,35 @@ func (d *daemon) summarize(ctx context.Context) error {
 		pause(ctx, summaryEvery)
 		now, at := refusalsOf(d.snapshot(context.WithoutCancel(ctx))), d.now()
 		if line := now.since(old).attrs(); line != nil {
+			line = append(line, d.offenders(context.WithoutCancel(ctx))...)
 			d.log.Info("refused", append([]any{"in", at.Sub(began).Round(time.Second)}, line...)...)
 		}
 		old, began = now, at
 	}
 	return nil
+}
+
+// offenders are who was refused most in the last minute, for the log line.
+func (d *daemon) offenders(ctx context.Context) (line []any) {
+	counts := map[string]uint64{}
+	sources, _ := d.sources.look(d.now().Sub(d.started))
+	for _, s := range sources[:min(len(sources), summaryRules)] {
+		if s.Dropped > 0 {
+			counts[short4(s.Source)] = s.Dropped
+		}
+	}
+	if len(counts) > 0 {
+		line = append(line, "sources", ranked(counts))
+	}
+	counts = map[string]uint64{}
+	clients, _ := d.http.heaviest(ctx)
+	for _, c := range clients {
+		if c.Client.IsValid() && c.Refused > 0 && len(counts) < summaryRules {
+			counts[short4(c.Client)] = c.Refused
+		}
+	}
+	if len(counts) > 0 {
+		line = append(line, "clients", ranked(counts))
+	}
+	return line
 }

@@ -122,7 +122,10 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 		v.say(bad)
 		return false
 	}
-	switch d.judge(policy, r, &v.asker, p.gate.now()) {
+	now := p.gate.now()
+	verdict := d.judge(policy, r, &v.asker, now)
+	p.gate.weigh(policy, verdict, &v.asker, d, now)
+	switch verdict {
 	case refused:
 		v.verdict = verdictRefused
 		v.refuse(r, d)

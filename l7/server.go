@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/internal/heavy"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -64,6 +65,7 @@ type Gate struct {
 
 	blur   blur // of partition keys
 	access *accessLog
+	heavy  heavySenders
 
 	mu      sync.Mutex
 	sealing Policy // Host and Secret that seal was made from
@@ -88,6 +90,7 @@ func New(log *slog.Logger) *Gate {
 		connections: newConnections(), ended: newEnded(), deafTime: deafTime, drainTime: drainTime, bodyIdle: bodyIdle, headerTime: headerTimeout, proxyTime: headerTimeout,
 		store:   limit.NewStore(limit.DefaultMemory),
 		access:  newAccessLog(),
+		heavy:   heavySenders{table: heavy.New[heavyKey](heaviest)},
 		servers: map[*http.Server]struct{}{},
 		stop:    make(chan struct{}),
 	}

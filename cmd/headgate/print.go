@@ -51,3 +51,11 @@ func address(p netip.Prefix) string {
 	}
 	return p.String()
 }
+
+// plural writes n of what, as 1 source, 2 sources.
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

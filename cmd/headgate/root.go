@@ -107,7 +107,7 @@ Without a command it shows what the daemon does right now.`,
 	flags.StringVar(&e.socket, "socket", "", "control socket `path` (or HEADGATE_SOCKET; default: admin.socket of the config)")
 	flags.StringVarP(&e.output, "output", "o", "text", "`form` of what is printed: text or json")
 	root.AddCommand(
-		newRun(e), newCheck(e), newStatus(e), newRule(e), newOverride(e), newReset(e), newGrant(e),
+		newRun(e), newCheck(e), newStatus(e), newTop(e), newRule(e), newOverride(e), newReset(e), newGrant(e),
 		newBlock(e), newUnblock(e), newBlocks(e),
 		newAllow(e), newDisallow(e), newAllows(e), newVouch(e), newUnvouch(e), newVouches(e),
 		newReload(e), newReattach(e), newApply(e), newConfirm(e), newRollback(e), newUndo(e), newHistory(e),

@@ -61,9 +61,14 @@ func showStatus(ctx context.Context, e *env, hints bool) error {
 	}
 	e.warn(append(st.Config.Warnings, st.Network.Warnings...))
 	if hints {
+		if t, err := e.top(ctx); err == nil && len(t.Sources)+len(t.Clients) > 0 {
+			fmt.Fprintln(e.out)
+			printTop(e, t, topHint)
+		}
 		fmt.Fprint(e.out, `
 next: headgate blocks                    what is dropped by prefix
       headgate block PREFIX --for 10m    drop one more
+      headgate top                       who sends and asks most
       headgate rule add NAME --help      limit what comes too often
       headgate help                      everything else
 `)

@@ -2,9 +2,11 @@ package live
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/daemon"
 	"github.com/headgate/headgate/internal/rig"
 )
 
@@ -102,6 +105,7 @@ rules:
 			dropped += r.Packets
 		}
 	}
+	h.tops()
 	h.stop()
 	said := h.log.String()[quiet:]
 	t.Logf("in %v %d packets of %d dropped, %d requests refused: %d bytes of log, the daemon used %.1f %% of a core, the HTTP gate's process %.1f %%",
@@ -115,6 +119,11 @@ rules:
 		t.Fatalf("the attack is too slow to show anything: %d dropped, %d refused", dropped, refused)
 	}
 	h.sumsUp(said, dropped, refused)
+	for _, who := range []string{"203.0.113.5 ", " sources=", `clients="` + h.link.Peer.IPv4.String() + " "} {
+		if !strings.Contains(said, who) {
+			t.Errorf("the summaries do not tell of %s:\n%.2000s", who, said)
+		}
+	}
 	if !whole {
 		return
 	}
@@ -123,6 +132,36 @@ rules:
 	}
 	if packets, requests := attackPackets*last.Seconds(), attackRequests*last.Seconds(); float64(dropped) < 0.9*packets || float64(refused) < 0.9*requests {
 		t.Errorf("the attack is too slow: %d packets dropped, %d requests refused in %v", dropped, refused, lasted)
+	}
+}
+
+// tops asks who sent and asked most.
+func (h *host) tops() {
+	h.t.Helper()
+	var top daemon.Top
+	if err := json.Unmarshal([]byte(h.do("top", "-o", "json")), &top); err != nil {
+		h.t.Fatal(err)
+	}
+	if len(top.Sources) == 0 || len(top.Clients) == 0 {
+		h.t.Fatalf("top tells of nobody: %+v", top)
+	}
+	i := slices.IndexFunc(top.Sources, func(s daemon.TopSource) bool { return s.Source.Addr().String() == "203.0.113.5" })
+	if i < 0 {
+		h.t.Fatalf("top does not tell of 203.0.113.5: %+v", top.Sources)
+	}
+	if s := top.Sources[i]; s.Reason != "block" || s.Dropped == 0 || s.Bytes < 42*s.Dropped {
+		h.t.Errorf("of 203.0.113.5 top tells %+v", s)
+	}
+	if c := top.Clients[0]; c.Client.Addr() != h.link.Peer.IPv4 || c.Rule != "search" || c.Refused == 0 {
+		h.t.Errorf("the heaviest client is %+v", c)
+	}
+	for _, words := range [][]string{{"top"}, {}} {
+		if out := h.do(words...); !strings.Contains(out, "203.0.113.5") || !strings.Contains(out, "WHO ASKS") {
+			h.t.Errorf("headgate %v:\n%s", words, out)
+		}
+	}
+	if out := h.do("block", "203.0.113.0/24", "--for", "1s"); !strings.Contains(out, "covers 4 sources seen in the last minute, 0 vouched") {
+		h.t.Errorf("block says: %s", out)
 	}
 }
 
