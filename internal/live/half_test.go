@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/internal/rig"
+	"github.com/headgate/headgate/maps"
 )
 
 const halfPorts = 40
@@ -92,4 +95,57 @@ func TestKilledReloadIsNeverHalf(t *testing.T) {
 		h.start()
 	}
 	t.Logf("in force after a kill: %v", seen)
+}
+
+// Killed in the middle of a reload of a long list, the daemon leaves what was
+// in force; after the next start the new list is, whole, and nothing of the old.
+func TestKilledReloadOfAList(t *testing.T) {
+	h := newHost(t, "")
+	list := func(second byte) (text string, prefixes map[netip.Prefix]bool) {
+		prefixes = map[netip.Prefix]bool{}
+		var b strings.Builder
+		for i := range 20_000 {
+			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, second, byte(i >> 8), byte(i)}), 32)
+			prefixes[p] = true
+			fmt.Fprintln(&b, p)
+		}
+		return b.String(), prefixes
+	}
+	file := filepath.Join(h.dir, "drop.txt")
+	text, want := list(18)
+	put(t, file, text)
+	h.write("network: {interfaces: [IFACE]}\nlists: {drop: {file: drop.txt}}\nblock: [drop]\n")
+	h.start()
+	for i := range often(2, 20) {
+		text, want = list(byte(18 + (i+1)%2))
+		put(t, file, text)
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			h.try("reload")
+		}()
+		time.Sleep(time.Duration(rand.Int64N(int64(150 * time.Millisecond))))
+		h.kill()
+		<-asked
+		h.start()
+		h.await("the new list to be in force", func() bool {
+			p, err := maps.Inspect(h.pins)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for b := range p.Blocks {
+				if !want[b] {
+					return false
+				}
+			}
+			return len(p.Blocks) == len(want)
+		})
+	}
+}
+
+func put(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
