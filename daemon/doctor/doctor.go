@@ -69,11 +69,11 @@ var checks = []check{
 	{"program", 2, lookAtProgram},
 	{"jit", 5, lookAtJIT},
 	{"lockdown", 2, lookAtLockdown},
-	{"bpffs", 3, lookAtPins},
+	{"bpffs", 2, lookAtPins},
 	{"memory", 4, lookAtMemory},
 	{"state", 3, lookAtState},
 	{"clock", 5, lookAtClock},
-	{"redis", 2, lookAtRedis},
+	{"redis", 4, lookAtRedis},
 }
 
 // Examine runs every check.
