@@ -192,13 +192,14 @@ func (t *RedisTLS) Client() (*tls.Config, error) {
 }
 
 // Same reports whether f and g are the same fleet, found in the same way; the
-// password may be another.
+// password, and how many hosts are expected, may be others.
 func (f *Fleet) Same(g *Fleet) bool {
 	if f == nil || g == nil {
 		return f == g
 	}
 	a, b := *f, *g
 	a.Redis.Password, b.Redis.Password = "", ""
+	a.Hosts, b.Hosts = 0, 0
 	return reflect.DeepEqual(a, b)
 }
 

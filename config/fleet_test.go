@@ -83,3 +83,21 @@ func TestFleetFaults(t *testing.T) {
 		}
 	}
 }
+
+// A rule that asks Redis for more than that carries is warned about.
+func TestExactWarning(t *testing.T) {
+	for rule, want := range map[string]bool{
+		"{name: a, per: client, rate: 20000/s, scope: exact}": true,
+		"{name: a, per: client, limit: 20000/s}":              true,
+		"{name: a, per: client, rate: 20000/s}":               false,
+		"{name: a, per: client, limit: 5000/s}":               false,
+	} {
+		c, err := inFolder(t, someFleet+"rules: ["+rule+"]\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(Warnings(c), "\n"), "asks Redis for each request"); got != want {
+			t.Errorf("%s: warned %v: %v", rule, got, Warnings(c))
+		}
+	}
+}

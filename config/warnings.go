@@ -28,6 +28,10 @@ func Warnings(c *Config) []string {
 	return w
 }
 
+// mostExact is about how many requests of one key a second a fleet can decide
+// with a call to Redis each.
+const mostExact = 10_000
+
 type warnings []string
 
 func (w *warnings) addf(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
@@ -121,6 +125,9 @@ func (w *warnings) rule(c *Config, r Rule) {
 		w.addf("rule %q does nothing: the network gate is off, add network.interfaces", r.Name)
 	case r.Gate == GateHTTP && len(c.HTTP.Listeners) == 0:
 		w.addf("rule %q does nothing: the http gate is off, add http.listen and http.upstream", r.Name)
+	}
+	if c.Fleet != nil && r.ScopeIn(c.Fleet) == ScopeExact && r.Rate.perSecond() > mostExact {
+		w.addf("rule %q asks Redis for each request, and that carries about %d a second and key: use `scope: fleet`, with a rate or quota", r.Name, mostExact)
 	}
 	for _, fault := range c.HTTP.identified(r) {
 		w.addf("%s", fault)

@@ -3,12 +3,15 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/l7"
 )
 
 // FleetReply says how far a change for all hosts has come.
@@ -171,4 +174,44 @@ func flagAll(all bool) string {
 		return " --all-hosts"
 	}
 	return ""
+}
+
+// counted says in words where r is counted, if this host is in a fleet.
+func (d *daemon) counted(r *config.Rule) string {
+	f := d.policy.cfg.Fleet
+	if f == nil {
+		return ""
+	}
+	hosts := max(1, f.Hosts, d.added.Posted.Hosts)
+	switch r.ScopeIn(f) {
+	case config.ScopeFleet:
+		return fmt.Sprintf("over all hosts: with %d of them at most %d more in any window than the worst case, which is repaid before anyone is admitted again, and one host's share of that for each that is killed",
+			hosts, l7.Overshoot(r, f, hosts))
+	case config.ScopeExact:
+		return "over all hosts, exactly: Redis decides each request"
+	}
+	return "on each host"
+}
+
+// countHosts keeps how many hosts the fleet has, for a start without Redis, until
+// ctx ends.
+func (d *daemon) countHosts(ctx context.Context) error {
+	const every = 10 * time.Second
+	for b := d.board; b != nil && ctx.Err() == nil; pause(ctx, every) {
+		b.look(ctx, d.now())
+		b.mu.Lock()
+		alive := reach(b.hosts, b.life, 0).Hosts
+		up := b.err == nil
+		b.mu.Unlock()
+		d.mu.Lock()
+		if up && alive > 0 && alive != d.added.Posted.Hosts {
+			next := d.added
+			next.Posted.Hosts = alive
+			if err := d.store.save(next, d.now()); err == nil {
+				d.added = next
+			}
+		}
+		d.mu.Unlock()
+	}
+	return nil
 }

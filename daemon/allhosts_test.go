@@ -78,6 +78,12 @@ func TestAllHosts(t *testing.T) {
 	for _, b := range all {
 		await.For(t, "it is in step", func() bool { st := b.d.boardStatus(t.Context()); return st.Up && len(st.Hosts) == 8 })
 	}
+	background(t, all[0].d.countHosts)
+	await.For(t, "the hosts are counted", func() bool {
+		all[0].d.mu.Lock()
+		defer all[0].d.mu.Unlock()
+		return all[0].d.added.Posted.Hosts == 8
+	})
 	for i, b := range all {
 		p := fmt.Sprintf("203.0.113.%d/32", i)
 		await.For(t, "all have it", func() bool { r := blockAll(t, b.d, p, false); return r.Error == "" && r.Have == 8 })
@@ -177,9 +183,24 @@ func TestAllHostsWithoutRedis(t *testing.T) {
 	if n := a.d.boardStatus(t.Context()).Drafts; n != 1 {
 		t.Errorf("%d wait to be posted", n)
 	}
+	a.d.mu.Lock()
+	next := a.d.added
+	next.Posted.Hosts = 7 // as last heard
+	err := a.d.store.save(next, a.d.now())
+	a.d.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.d = a.daemon(t)
+	if n := a.d.policy.http().Fleet.Hosts; n != 7 {
+		t.Errorf("without Redis it takes itself for one of %d", n)
+	}
 	a.write(t, strings.Replace(text, "name: test", "name: new", 1))
 	a.d = a.daemon(t)
 	a.holds(t, "203.0.113", false)
+	if n := a.d.policy.http().Fleet.Hosts; n != 1 {
+		t.Errorf("in another fleet it takes itself for one of %d", n)
+	}
 	if !strings.Contains(a.log.String(), "another fleet") {
 		t.Errorf("not told:\n%s", a.log)
 	}

@@ -153,9 +153,10 @@ type Rule struct {
 	Name      string    `json:"name"`
 	Gate      string    `json:"gate"`
 	Mode      string    `json:"mode"`
-	Text      string    `json:"text"`            // one line of YAML
-	WorstCase string    `json:"worst_case"`      // in words
-	Aside     string    `json:"aside,omitempty"` // why it is not in force
+	Text      string    `json:"text"`              // one line of YAML
+	WorstCase string    `json:"worst_case"`        // in words
+	Counted   string    `json:"counted,omitempty"` // in a fleet: where, and how much more it may let through, in words
+	Aside     string    `json:"aside,omitempty"`   // why it is not in force
 	Packets   *Verdicts `json:"packets,omitempty"`
 	Bytes     *Verdicts `json:"bytes,omitempty"`
 	Requests  *Verdicts `json:"requests,omitempty"`

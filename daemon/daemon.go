@@ -152,6 +152,7 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.summarize(ctx) })
 	tasks.Go(func() error { return d.audit(ctx) })
 	tasks.Go(func() error { return d.keepBoard(ctx) })
+	tasks.Go(func() error { return d.countHosts(ctx) })
 	tasks.Go(func() error { return d.watchSources(ctx) })
 	tasks.Go(func() error { return d.pet(ctx) })
 	context.AfterFunc(ctx, func() { d.manager.tell(sd.SdNotifyStopping) })

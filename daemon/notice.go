@@ -17,6 +17,7 @@ import (
 type posted struct {
 	Fleet   string    `json:"fleet"`  // its name, and which secret it has
 	Synced  int64     `json:"synced"` // when it was last in step, by Redis' clock
+	Hosts   int       `json:"hosts"`  // alive, as last heard
 	Notices []*notice `json:"notices"`
 }
 

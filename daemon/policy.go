@@ -27,6 +27,7 @@ type policy struct {
 	manyBlocks bulks // what files brought in at once, beside blocks
 	manyAllows bulks
 	named      map[string][]netip.Prefix // what the config's lists hold; rules name them
+	hosts      int                       // of the fleet, as last heard
 }
 
 type liveRule struct {
@@ -96,7 +97,7 @@ func (p *policy) loses(next *policy) error {
 
 func newPolicy(cfg *config.Config, added state, named map[string][]netip.Prefix) *policy {
 	p := &policy{
-		cfg: cfg, named: named,
+		cfg: cfg, named: named, hosts: added.Posted.Hosts,
 		blocks:     entries(cfg.Block, added.Blocks),
 		allows:     entries(cfg.Allow, added.Allows),
 		manyBlocks: append(ofLists(cfg.BlockLists, named), added.BlockImports...),
@@ -225,11 +226,21 @@ func (p *policy) blockEnds() map[netip.Prefix]time.Time {
 func (p *policy) http() l7.Policy {
 	return l7.Policy{
 		HTTP:  p.cfg.HTTP,
-		Fleet: p.cfg.Fleet,
+		Fleet: p.fleet(),
 		Rules: p.configRules(config.GateHTTP),
 		Allow: append(prefixes(p.allows), p.manyAllows.prefixes()...),
 		Block: append(prefixes(p.blocks), p.manyBlocks.prefixes()...),
 	}
+}
+
+// fleet is the config's, with as many hosts as are known.
+func (p *policy) fleet() *config.Fleet {
+	if p.cfg.Fleet == nil {
+		return nil
+	}
+	f := *p.cfg.Fleet
+	f.Hosts = max(f.Hosts, p.hosts)
+	return &f
 }
 
 // warnings says what is probably not meant.

@@ -140,6 +140,7 @@ func (d *daemon) wireRule(r liveRule) Rule {
 	}
 	if r.Gate != "" {
 		w.WorstCase = config.WorstCase(r.Rule)
+		w.Counted = d.counted(&r.Rule)
 	}
 	return w
 }

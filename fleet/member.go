@@ -77,7 +77,7 @@ func Join(o Options, store *limit.Store, clock func() limit.Ticks, log *slog.Log
 		return nil, err
 	}
 	if o.Tick == 0 {
-		o.Tick = defaultTick
+		o.Tick = DefaultTick
 	}
 	if o.Deadline == 0 {
 		o.Deadline = defaultDeadline
@@ -103,6 +103,16 @@ func Join(o Options, store *limit.Store, clock func() limit.Ticks, log *slog.Log
 
 // Facts is what limits of this fleet go by.
 func (m *Member) Facts() *limit.Fleet { return m.facts }
+
+// Expect says how many hosts the fleet has as far as is known, until Redis has
+// answered.
+func (m *Member) Expect(hosts int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.state.Hosts) == 0 {
+		m.facts.SetHosts(hosts)
+	}
+}
 
 // State tells how the member stands.
 func (m *Member) State() State {

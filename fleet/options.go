@@ -48,8 +48,10 @@ func (s *Secret) get() string {
 	return ""
 }
 
+// DefaultTick is how often a host reports.
+const DefaultTick = 50 * time.Millisecond
+
 const (
-	defaultTick     = 50 * time.Millisecond
 	defaultDeadline = 5 * time.Millisecond
 
 	// patience is how long a call may take before it counts as lost. It is much

@@ -9,8 +9,17 @@ import (
 )
 
 // newLimit makes figures of r ready: its own, or others that it has for some
-// requests. All count in the way that r does.
-func (p *policy) newLimit(r *config.Rule, rate config.Rate, burst int64) (l limit.Limit, err error) {
+// requests. All count in the way that r does, where it says.
+func (p *policy) newLimit(r *config.Rule, rate config.Rate, burst int64) (limit.Limit, error) {
+	l, err := hostLimit(p.store, r, rate, burst)
+	if err != nil {
+		return l, err
+	}
+	return p.shared(l, r)
+}
+
+// hostLimit is newLimit where all is counted on this host.
+func hostLimit(store *limit.Store, r *config.Rule, rate config.Rate, burst int64) (l limit.Limit, err error) {
 	switch r.Algorithm {
 	case config.TokenBucket:
 		l, err = limit.NewRate(rate.Amount, rate.Interval, burst)
@@ -20,7 +29,7 @@ func (p *policy) newLimit(r *config.Rule, rate config.Rate, burst int64) (l limi
 		l, err = limit.NewWindow(limit.SlidingCounter, rate.Amount, rate.Interval)
 	case config.FixedWindow, config.Quota:
 		var c *limit.Calendar
-		if c, err = newCalendar(p.store, r, rate); err == nil {
+		if c, err = newCalendar(store, r, rate); err == nil {
 			l, err = limit.NewTally(rate.Amount, c)
 		}
 	default:
@@ -32,10 +41,7 @@ func (p *policy) newLimit(r *config.Rule, rate config.Rate, burst int64) (l limi
 	if r.CountRefused {
 		l = l.CountRefused()
 	}
-	if err != nil {
-		return l, err
-	}
-	return p.shared(l, r)
+	return l, err
 }
 
 // newCalendar finds the periods that r counts in.

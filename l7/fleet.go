@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/fleet"
@@ -46,6 +47,7 @@ func (g *Gate) join(f *config.Fleet) error {
 			return errors.New("fleet changes only with a restart, but for its password")
 		}
 		g.joined.password.Set(f.Redis.Password)
+		g.joined.Expect(f.Hosts)
 		return nil
 	}
 	o, err := FleetOptions(f)
@@ -144,3 +146,25 @@ func (v *visit) close() {
 		Status: http.StatusServiceUnavailable, Detail: "limits cannot be counted just now: try again in 5 s",
 	})
 }
+
+// Overshoot is how many requests more than r alone would allow a fleet of so
+// many hosts may admit in any window, while it is connected: see
+// limit.Limit.Overshoot. It is 0 where r is not counted by credit lines.
+func Overshoot(r *config.Rule, f *config.Fleet, hosts int) int64 {
+	if r.ScopeIn(f) != config.ScopeFleet {
+		return 0
+	}
+	l, err := hostLimit(limit.NewStore(0), r, r.Rate, r.Burst)
+	if err != nil {
+		return 0
+	}
+	facts := limit.NewFleet(fleet.DefaultTick)
+	facts.SetHosts(hosts)
+	if l, err = l.Shared(limit.Lines, facts); err != nil {
+		return 0
+	}
+	return l.Overshoot(roundTrip)
+}
+
+// roundTrip to Redis is taken for this long at most where the bound is told.
+const roundTrip = 10 * time.Millisecond

@@ -178,6 +178,9 @@ func showRule(e *env, r daemon.Rule) {
 	} else {
 		rows = append(rows, []string{"gate", r.Gate}, []string{"mode", r.Mode}, []string{"worst case", r.WorstCase})
 	}
+	if r.Counted != "" && r.Aside == "" {
+		rows = append(rows, []string{"counted", r.Counted})
+	}
 	for _, c := range []struct {
 		what string
 		n    *daemon.Verdicts

@@ -36,7 +36,7 @@ type ruleFlags struct {
 	quota, zone, anchor, soft, memory string
 	header                            map[string]string
 	identity, plan                    []string
-	anonymous                         string
+	anonymous, scope, outage          string
 	countRefused                      bool
 }
 
@@ -115,6 +115,8 @@ in. Sessions from network.management, and from what is allowed, pass all rules.`
 	flags.StringSliceVar(&f.identity, "identity", nil, "what the request tells of who asks: none, claimed, verified or user")
 	flags.StringSliceVar(&f.plan, "plan", nil, "`plans` of API keys")
 	flags.StringVar(&f.anonymous, "anonymous", "", "figures for requests without identity: `'{per: client, limit: 20/min}'`")
+	flags.StringVar(&f.scope, "scope", "", "where it is counted, in a fleet: `host`, fleet or exact")
+	flags.StringVar(&f.outage, "outage", "", "what it does without the fleet: `share`, open or closed")
 	flags.StringVar(&f.mode, "mode", "", "enforce or watch")
 	flags.StringVar(&f.gate, "gate", "", "network or http, where the rest does not tell")
 	flags.StringVar(&f.span, "for", "", "how `long`: 90s, 10m, 2h, 7d; without it there is no end")
@@ -214,6 +216,8 @@ func (f *ruleFlags) mapping(name string) []byte {
 	if f.anonymous != "" {
 		top = append(top, `"anonymous":`+f.anonymous)
 	}
+	top.text("scope", f.scope)
+	top.text("outage", f.outage)
 	top.text("mode", f.mode)
 	top.text("unknown", f.unknown)
 	var then pairs
