@@ -158,7 +158,9 @@ __noinline int capture_frame(struct xdp_md *ctx, const struct packet *p, struct 
 					&ring->unplaced);
 	sample_fill(&c->sample, ctx, p, cpu, reason, now);
 	length = p->length < CAPTURE_BYTES ? p->length : CAPTURE_BYTES;
-	if (length && bpf_xdp_load_bytes(ctx, 0, c->frame, length))
+	/* 1 to CAPTURE_BYTES, so that Linux 6.1 sees it too */
+	length = ((length - 1) & (CAPTURE_BYTES - 1)) + 1;
+	if (bpf_xdp_load_bytes(ctx, 0, c->frame, length))
 		return 0;
 	__sync_lock_test_and_set(&ring->written, n + 1);
 	return 0;
