@@ -92,7 +92,7 @@ type HTTP struct {
 	KeyBearer  bool           // the API key may be the bearer token of Authorization
 	KeyQuery   string         // parameter of the query that may hold the API key; empty: none
 	KeyFile    string         // path as written; empty: keys are only claimed
-	Keys       []Key          // what KeyFile holds
+	Keys       *Keyring       `json:"-"` // what KeyFile holds
 	Users      Users
 	Exempt     []Exempt
 	User       string // system user that the HTTP gate's process runs as

@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lines := strings.Count(string(data), "\n") + 1
-		r := &reader{file: "fuzz.yaml", read: func(string, int64) ([]byte, error) { return []byte("[]"), nil }}
+		r := &reader{file: "fuzz.yaml", read: func(string, int64) ([]byte, error) { return []byte("[]"), nil }, readKeys: func(string) (*Keyring, error) { return nil, nil }}
 		c := r.config(data)
 		err := r.errs.sorted("fuzz.yaml").err()
 		checkFuzzed(t, err, lines)

@@ -1,64 +1,70 @@
 package config
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
-	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 )
 
-// largestKeyTree is the largest key file that is read as YAML of any form: its
-// syntax tree takes some 50 times its size. A larger one needs a key a line.
-const largestKeyTree = 4 << 20
-
 // scanKeys reads a key file that has each key on a line of its own, written as
 // `- {sha256: HASH, owner: NAME}` with `tenant` and `plan` where they are known:
-// a million take about a second. bad is the first line that is
-// written otherwise or holds a fault, 0 if there is none; what it says then is
-// left to the parser of YAML.
-func scanKeys(data []byte) (keys []Key, bad int) {
-	if !utf8.Valid(data) {
-		return nil, 1
-	}
-	lines := bytes.Count(data, []byte("\n")) + 1
-	s := keyScanner{keys: make([]Key, 0, lines), names: map[string]string{}, seen: make(map[uint64]uint32, lines)}
-	for line := 1; len(data) > 0; line++ {
-		var text []byte
-		text, data, _ = bytes.Cut(data, []byte("\n"))
-		text = bytes.TrimRight(text, " \r")
-		if len(text) == 0 || text[0] == '#' {
-			continue
+// a million take about half a second. bad is the first line that is written
+// otherwise or holds a fault, 0 if there is none; what it says then is left to
+// the parser of YAML. size is about how many bytes there are.
+func scanKeys(from io.Reader, size int64) (keys *keyringBuilder, bad uint32, err error) {
+	lines := bufio.NewReaderSize(from, longestKeyLine)
+	s := keyScanner{keys: newKeyringBuilder(int(size / shortestKeyLine))}
+	for line := uint32(1); ; line++ {
+		text, err := lines.ReadSlice('\n')
+		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+			return nil, 0, err
 		}
-		if !s.line(text) {
-			return nil, line
+		s.at = line
+		if err == bufio.ErrBufferFull || !s.line(bytes.TrimRight(bytes.TrimSuffix(text, []byte("\n")), " \r")) {
+			return nil, line, nil
+		}
+		if err == io.EOF {
+			return s.keys, 0, nil
 		}
 	}
-	return s.keys, 0
 }
 
-// mostShared bounds the names that are looked for again.
-const mostShared = 1 << 14
+const (
+	longestKeyLine  = 1 << 16 // bytes of the key file
+	shortestKeyLine = 86      // that names a key: - {sha256: HASH, owner: A}
+)
 
 // hashOfNothing is no key's.
 var hashOfNothing = sha256.Sum256(nil)
 
 type keyScanner struct {
-	keys  []Key
-	names map[string]string // those that come again and again share their memory
-	seen  map[uint64]uint32 // the begin of a hash, and which key it was
-	key   Key
+	keys *keyringBuilder
+	at   uint32 // line
+
+	sum                 [sha256.Size]byte
+	owner, tenant, plan []byte // they lie in the line
 }
 
-// line reads one item of the list.
+// line reads one item of the list, a comment or nothing.
 func (s *keyScanner) line(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	if !utf8.Valid(b) {
+		return false
+	}
+	if b[0] == '#' {
+		return true
+	}
 	b, ok := bytes.CutPrefix(b, []byte("- {"))
 	if !ok {
 		return false
 	}
-	s.key = Key{}
+	s.sum, s.owner, s.tenant, s.plan = [sha256.Size]byte{}, nil, nil, nil
 	for {
 		name, rest, found := bytes.Cut(b, []byte(": "))
 		if !found {
@@ -78,32 +84,25 @@ func (s *keyScanner) line(b []byte) bool {
 }
 
 func (s *keyScanner) put(name, value []byte) bool {
-	var to *string
+	var to *[]byte
 	switch string(name) {
 	case "sha256":
-		if len(value) != 2*sha256.Size || s.key.SHA256 != [sha256.Size]byte{} {
+		if len(value) != 2*sha256.Size || s.sum != [sha256.Size]byte{} {
 			return false
 		}
-		_, err := hex.Decode(s.key.SHA256[:], value)
+		_, err := hex.Decode(s.sum[:], value)
 		return err == nil
 	case "owner":
-		to = &s.key.Owner
+		to = &s.owner
 	case "tenant":
-		to = &s.key.Tenant
+		to = &s.tenant
 	case "plan":
-		to = &s.key.Plan
+		to = &s.plan
 	}
-	if to == nil || *to != "" || len(value) > longestOwner {
+	if to == nil || *to != nil || len(value) > longestOwner {
 		return false
 	}
-	kept, ok := s.names[string(value)]
-	if !ok {
-		kept = string(value)
-	}
-	if !ok && len(s.names) < mostShared {
-		s.names[kept] = kept
-	}
-	*to = kept
+	*to = value
 	return true
 }
 
@@ -112,15 +111,10 @@ func (s *keyScanner) end(rest []byte) bool {
 	if len(rest) > 0 && !bytes.HasPrefix(bytes.TrimLeft(rest, " "), []byte("#")) || len(rest) > 0 && rest[0] == '#' {
 		return false
 	}
-	if s.key.Owner == "" || s.key.SHA256 == [sha256.Size]byte{} || s.key.SHA256 == hashOfNothing {
+	if s.owner == nil || s.sum == [sha256.Size]byte{} || s.sum == hashOfNothing {
 		return false
 	}
-	begin := binary.LittleEndian.Uint64(s.key.SHA256[:])
-	if at, ok := s.seen[begin]; ok && s.keys[at].SHA256 == s.key.SHA256 {
-		return false
-	}
-	s.seen[begin] = uint32(len(s.keys))
-	s.keys = append(s.keys, s.key)
+	s.keys.add([KeyPart]byte(s.sum[:]), s.keys.holder(s.owner, s.tenant, s.plan), s.at)
 	return true
 }
 
@@ -154,16 +148,3 @@ var plainByte = func() (set [256]bool) {
 	}
 	return set
 }()
-
-// keys reads a key file of any size.
-func (r *reader) keys(data []byte) []Key {
-	keys, bad := scanKeys(data)
-	switch {
-	case bad == 0 && len(keys) > 0:
-		return keys
-	case bad > 0 && len(data) > largestKeyTree:
-		r.add(bad, 1, fmt.Sprintf("a key file of more than %d MiB has a key a line, each once, as `- {sha256: HASH, owner: NAME}` (tenant and plan may follow): this line is written otherwise, or repeats a key", largestKeyTree>>20))
-		return nil
-	}
-	return r.keyFile(data)
-}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -34,8 +33,18 @@ func TestScanKeysIsYAML(t *testing.T) {
 			}
 			b.WriteString(rapid.SampledFrom([]string{"}\n", "}\n", "} # why\n", "}#\n", "}  \r\n", " }\n", "}\n\n# c\n", "}\n  # c\n", "\n"}).Draw(t, "end"))
 		}
-		scanned, bad := scanKeys([]byte(b.String()))
-		if bad > 0 || len(scanned) == 0 {
+		all, bad, err := scanKeys(strings.NewReader(b.String()), int64(b.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bad > 0 || all.n == 0 {
+			return
+		}
+		scanned, first, again := all.ring()
+		if scanned == nil && (first == 0 || first >= again) {
+			t.Fatalf("%s: twice in line %d and %d", b.String(), first, again)
+		}
+		if scanned == nil {
 			return
 		}
 		r := &reader{file: "k"}
@@ -43,8 +52,8 @@ func TestScanKeysIsYAML(t *testing.T) {
 		if err := r.errs.err(); err != nil {
 			t.Fatalf("%s\nis no YAML of ours: %v", b.String(), err)
 		}
-		if diff := cmp.Diff(parsed, scanned); diff != "" {
-			t.Fatalf("%s (-parsed +scanned):\n%s", b.String(), diff)
+		if ring := NewKeyring(parsed); ring.Len() != len(parsed) || !ring.Equal(scanned) {
+			t.Fatalf("%s is parsed as %v, and scanned as %d keys otherwise", b.String(), parsed, scanned.Len())
 		}
 	})
 }
@@ -76,17 +85,22 @@ func TestLargeKeyFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := Key{SHA256: sha256.Sum256([]byte("39999")), Owner: "owner-39999", Tenant: "tenant-999", Plan: "paid"}
-	if n := len(c.HTTP.Keys); n != 40_000 || c.HTTP.Keys[n-1] != last {
-		t.Errorf("%d keys, the last %+v", n, c.HTTP.Keys[n-1])
+	last, ok := c.HTTP.Keys.Find(sha256.Sum256([]byte("39999")))
+	if n := c.HTTP.Keys.Len(); n != 40_000 || !ok || last != (Holder{"owner-39999", "tenant-999", "paid"}) {
+		t.Errorf("%d keys, the last %+v", n, last)
 	}
-	for _, more := range []string{
-		"- {sha256: s3cr3t, owner: acme}\n", "- sha256: " + hash("a") + "\n  owner: acme\n",
-		fmt.Sprintf("- {sha256: %x, owner: twice}\n", sha256.Sum256([]byte("7"))),
+	const otherwise = "keys.yaml:40001:1: a key file of more than 4 MiB has a key a line"
+	for _, tc := range []struct{ more, want string }{
+		{"- {sha256: s3cr3t, owner: acme}\n", otherwise},
+		{"- sha256: " + hash("a") + "\n  owner: acme\n", otherwise},
+		{"- {sha256: " + hash("a") + ", owner: " + strings.Repeat("s3cr3t", 20_000) + "}\n", otherwise},
+		{"- {sha256: " + hash("a") + ", owner: \xff}\n", otherwise},
+		{"- {sha256: " + hash("a") + ", owner: ac", otherwise},
+		{fmt.Sprintf("- {sha256: %x, owner: twice}\n", sha256.Sum256([]byte("7"))), "keys.yaml:40001:1: the key is there twice, first in line 8: remove one"},
 	} {
-		_, err := write(append(bytes.Clone(data), more...))
-		if err == nil || !strings.Contains(err.Error(), "keys.yaml:40001:1: a key file of more than 4 MiB has a key a line") || strings.Contains(err.Error(), "s3cr3t") {
-			t.Errorf("%s: %v", more, err)
+		_, err := write(append(bytes.Clone(data), tc.more...))
+		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%.60s: %v", tc.more, err)
 		}
 	}
 }
@@ -95,8 +109,12 @@ func BenchmarkScanMillionKeys(b *testing.B) {
 	data := manyKeys(1_000_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if keys, bad := scanKeys(data); bad > 0 || len(keys) != 1_000_000 {
-			b.Fatal(bad)
+		keys, bad, err := scanKeys(bytes.NewReader(data), int64(len(data)))
+		if bad > 0 || err != nil {
+			b.Fatal(bad, err)
+		}
+		if ring, _, _ := keys.ring(); ring.Len() != 1_000_000 {
+			b.Fatal(ring.Len())
 		}
 	}
 	b.SetBytes(int64(len(data)))

@@ -36,8 +36,12 @@ func Load(path string) (*Config, error) {
 // Parse reads a configuration from data. name stands in messages, and paths of
 // other files are relative to its folder. With any fault the Config is nil and
 // the error is Errors, all of them.
-func Parse(name string, data []byte) (*Config, error) {
-	r := &reader{file: name, read: readFile}
+func Parse(name string, data []byte) (*Config, error) { return ParseWith(name, data, ReadKeys) }
+
+// ParseWith is Parse for who may have read the key file before: keys returns what
+// it holds, as ReadKeys does.
+func ParseWith(name string, data []byte, keys func(path string) (*Keyring, error)) (*Config, error) {
+	r := &reader{file: name, read: readFile, readKeys: keys}
 	c := r.config(data)
 	if err := r.errs.sorted(name).err(); err != nil {
 		return nil, err
@@ -143,21 +147,19 @@ func (o *object) across(c *Config, rules []placed) {
 }
 
 // loadKeys reads the key file; its faults carry its own name.
-func (o *object) loadKeys(file string) []Key {
+func (o *object) loadKeys(file string) *Keyring {
 	if file == "" {
 		return nil
 	}
-	path := beside(o.file, file)
-	at := o.inner("identities", "key", "file")
-	data, err := o.read(path, largestKeyFile)
-	if err != nil {
-		o.errorf(at, "read key file: %s", err)
-		return nil
+	ring, err := o.readKeys(beside(o.file, file))
+	var faults Errors
+	switch {
+	case errors.As(err, &faults):
+		o.errs = append(o.errs, faults...)
+	case err != nil:
+		o.errorf(o.inner("identities", "key", "file"), "read key file: %s", err)
 	}
-	keys := &reader{file: path}
-	all := keys.keys(data)
-	o.errs = append(o.errs, keys.errs...)
-	return all
+	return ring
 }
 
 // beside resolves path against the folder of the file that names it.

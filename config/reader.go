@@ -19,6 +19,8 @@ type reader struct {
 
 	// read opens the files that this one names: readFile, but in fuzzing.
 	read func(path string, most int64) ([]byte, error)
+
+	readKeys func(path string) (*Keyring, error) // ReadKeys, but in tests
 }
 
 // word is one scalar as text, and where it stands.

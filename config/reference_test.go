@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"net/netip"
 	"os"
 	"reflect"
@@ -98,8 +99,10 @@ func TestReferenceReads(t *testing.T) {
 	if !slices.Equal(names, []string{"per-source", "dns", "syn", "flood", "cap", "login", "api", "search", "exports", "monthly"}) {
 		t.Errorf("rules %v", names)
 	}
-	if len(c.HTTP.Keys) != 2 || c.HTTP.Keys[0].Owner != "acme" || c.HTTP.Keys[1].Tenant != "" {
-		t.Errorf("keys %+v", c.HTTP.Keys)
+	for key, want := range map[string]Holder{"example-key-1": {"acme", "shop", "paid"}, "example-key-2": {Owner: "zenith"}} {
+		if got, ok := c.HTTP.Keys.Find(sha256.Sum256([]byte(key))); !ok || got != want {
+			t.Errorf("%s of %d keys: %+v", key, c.HTTP.Keys.Len(), got)
+		}
 	}
 	if r := c.Rules[7]; r.Algorithm != SlidingCounter || r.Rate.Interval != time.Hour {
 		t.Errorf("search: %+v", r)

@@ -14,7 +14,7 @@ import (
 // it names and that no repository holds.
 func loadReference(t *testing.T) (*Config, error) {
 	cert, key := selfsigned.Pair(t, time.Now().Add(time.Hour), "reference.example")
-	r := &reader{file: reference, read: func(path string, most int64) ([]byte, error) {
+	r := &reader{file: reference, readKeys: ReadKeys, read: func(path string, most int64) ([]byte, error) {
 		switch filepath.Base(path) {
 		case "reference-cert.pem":
 			return cert, nil

@@ -85,7 +85,7 @@ func (w *warnings) http(c *Config) {
 		w.addf("http.identities.key has no file: keys are only claimed, so a client may hold 8 of them and shares its own bucket beyond")
 	}
 	w.users(c)
-	if c.HTTP.KeyFile != "" && len(c.HTTP.Keys) == 0 {
+	if c.HTTP.KeyFile != "" && c.HTTP.Keys.Len() == 0 {
 		w.addf("key file %s holds no key: every request counts as one without", c.HTTP.KeyFile)
 	}
 	w.answers(c.HTTP)

@@ -102,10 +102,10 @@ func (d *daemon) apply(ctx context.Context, q ApplyRequest, who Origin) (ApplyRe
 // the config whose place it is to take; its faults carry the asker's name for it.
 func (d *daemon) candidate(q ApplyRequest) (loaded, error) {
 	if q.Config == "" {
-		return loadConfig(d.path)
+		return loadConfig(d.path, d.keys.read)
 	}
 	path := filepath.Join(filepath.Dir(d.path), filepath.Base(firstOf(q.File, d.path)))
-	l, err := parseConfig(path, []byte(q.Config))
+	l, err := parseConfig(path, []byte(q.Config), d.keys.read)
 	if err != nil && q.File != "" {
 		err = badInput("%s", strings.ReplaceAll(err.Error(), path+":", q.File+":"))
 	}
@@ -120,7 +120,7 @@ func (d *daemon) try(ctx context.Context, next loaded, on terms, q ApplyRequest,
 	}
 	pending.Cleanup()
 	onDisk := ""
-	if l, err := loadConfig(d.path); err == nil {
+	if l, err := loadConfig(d.path, d.keys.read); err == nil {
 		onDisk = l.hash
 	}
 	now := d.boot()
@@ -228,7 +228,7 @@ func (d *daemon) confirm(q ConfirmRequest, who Origin) (ConfirmReply, error) {
 	if t.left(d.boot()) <= 0 {
 		return ConfirmReply{}, refuse("the trial of %s is over: it is being rolled back", t.File)
 	}
-	if l, err := loadConfig(d.path); !q.Force && (err != nil || l.hash != t.OnDisk && l.hash != t.Hash) {
+	if l, err := loadConfig(d.path, d.keys.read); !q.Force && (err != nil || l.hash != t.OnDisk && l.hash != t.Hash) {
 		return ConfirmReply{}, refuse("not confirmed: %s was changed since the trial began, and would be lost (move it away and back, or add --force)", d.path)
 	}
 	was := d.keepConfig(loaded{text: []byte(t.Before), hash: t.BeforeAs})
@@ -270,7 +270,7 @@ func (d *daemon) settleConfirmed(t *trial) error {
 
 // handback puts the file back that was in force before its own trial.
 func (d *daemon) handback(t *trial) error {
-	if l, err := loadConfig(d.path); !t.ownFile() || err != nil || l.hash != t.Hash {
+	if l, err := loadConfig(d.path, d.keys.read); !t.ownFile() || err != nil || l.hash != t.Hash {
 		return nil
 	}
 	pending, err := d.pendingConfig()

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"reflect"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,10 +25,10 @@ type childLink struct {
 	lastID  uint64
 	waiting map[uint64]chan answer
 
-	// What it has; only set touches these.
+	// What it has; only who holds httpGate.changing touches these.
 	doors map[string]config.Listener
-	keys  []config.Key
-	keyed bool // it has keys
+	keys  *config.Keyring
+	keyed bool // it was given keys, or none
 }
 
 // startChild starts a process that has no policy yet.
@@ -142,10 +140,10 @@ var errRefused = errors.New("the HTTP gate refused it")
 // set gives the child its policy and its listeners.
 func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*socket) error {
 	keys := p.HTTP.Keys
-	if p.HTTP.Keys = nil; c.keyed && slices.Equal(c.keys, keys) {
+	if c.keyed && c.keys.Equal(keys) {
 		p.SameKeys = true
-	} else {
-		p.PackedKeys = l7.PackKeys(keys)
+	} else if err := c.sendKeys(ctx, keys, false); err != nil {
+		return err
 	}
 	o := order{Do: orderSet, Policy: &p}
 	var fds []int
@@ -165,9 +163,8 @@ func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*sock
 		return fmt.Errorf("%w: %s", errRefused, a.Error)
 	}
 	c.keys, c.keyed = keys, true
-	if len(p.PackedKeys) > muchSent {
-		p.PackedKeys = nil
-		debug.FreeOSMemory()
+	if len(keys.Block()) > muchKeyed && !p.SameKeys {
+		freeKeys()
 	}
 	c.doors = make(map[string]config.Listener, len(o.Doors))
 	for _, d := range o.Doors {
@@ -175,10 +172,6 @@ func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*sock
 	}
 	return nil
 }
-
-// muchSent is how many bytes of keys leave so much garbage, on either side, that
-// it is worth giving back at once: key files change seldom.
-const muchSent = 4 << 20
 
 // stop lets the child finish what is in flight, then ends it.
 func (c *childLink) stop() {

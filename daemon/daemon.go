@@ -57,6 +57,7 @@ type daemon struct {
 	policy *policy    // in force
 	added  state
 	conf   reloadStatus
+	keys   *keyFile
 
 	importing sync.Mutex    // one import at a time; taken before mu
 	filling   []*fillJob    // what the gates have yet to take, the oldest first
@@ -143,6 +144,7 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.network.sweep(ctx) })
 	tasks.Go(func() error { return d.heedStrikes(ctx) })
 	tasks.Go(func() error { return d.watchConfig(ctx) })
+	tasks.Go(func() error { return d.watchKeys(ctx) })
 	tasks.Go(func() error { return d.watchLists(ctx) })
 	tasks.Go(func() error { return d.fetchLists(ctx) })
 	tasks.Go(func() error { return d.obeyHangups(ctx, hangup) })
@@ -167,11 +169,12 @@ func Run(ctx context.Context, o Options) error {
 
 // newDaemon reads the config and touches nothing but the state folder.
 func newDaemon(o Options) (*daemon, error) {
-	l, err := loadConfig(o.ConfigPath)
+	keys := new(keyFile)
+	l, err := loadConfig(o.ConfigPath, keys.read)
 	if err != nil {
 		return nil, err
 	}
-	l, onTrial, err := resume(o.ConfigPath, l, bootClock)
+	l, onTrial, err := resume(o.ConfigPath, l, keys.read, bootClock)
 	if err != nil {
 		return nil, err
 	}
@@ -196,6 +199,7 @@ func newDaemon(o Options) (*daemon, error) {
 		wake:    make(chan struct{}, 1),
 		refill:  make(chan struct{}, 1),
 	}
+	d.keys = keys
 	d.conf = reloadStatus{generation: 1, hash: l.hash, text: l.text, loaded: d.started}
 	d.sources.table = heavy.New[flow](heavySources)
 	d.relist = make(chan struct{}, 1)
@@ -363,7 +367,7 @@ func (d *daemon) dropEnded(ctx context.Context) error {
 	return nil
 }
 
-// watchConfig reloads after changes of the config or its key file.
+// watchConfig reloads after changes of the config or of the files beside it.
 func (d *daemon) watchConfig(ctx context.Context) error {
 	w := watcher{
 		log:   d.log,

@@ -13,7 +13,6 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate/config"
-	"github.com/headgate/headgate/l7"
 )
 
 // difference says what next does otherwise than old, in the order rules,
@@ -132,8 +131,8 @@ func settings(c *config.Config) (out []item) {
 		b.Text = fmt.Sprintf("%d bytes, fingerprint %.12x", len(b.Text), sha256.Sum256([]byte(b.Text)))
 	}
 	out = flatten("", reflect.ValueOf(rest), nil)
-	if n := len(c.HTTP.Keys); n > 0 {
-		out = append(out, item{"keys in " + c.HTTP.KeyFile, fmt.Sprintf("%d keys, fingerprint %s", n, fingerprint(c.HTTP.Keys))})
+	if n := c.HTTP.Keys.Len(); n > 0 {
+		out = append(out, item{"keys in " + c.HTTP.KeyFile, fmt.Sprintf("%d keys, fingerprint %.6x", n, c.HTTP.Keys.Fingerprint())})
 	}
 	if n := len(c.HTTP.Users.Keys); n > 0 {
 		out = append(out, item{"keys in " + c.HTTP.Users.KeyFile + c.HTTP.Users.JWKSFile, fmt.Sprintf("%d keys, fingerprint %s", n, tokenPrint(c.HTTP.Users.Keys))})
@@ -164,13 +163,7 @@ func flatten(path string, v reflect.Value, out []item) []item {
 	return append(out, item{firstOf(spelled[path], path), fmt.Sprint(v.Interface())})
 }
 
-// fingerprint tells two sets of keys apart and gives none away.
-func fingerprint(keys []config.Key) string {
-	sum := sha256.Sum256(l7.PackKeys(keys))
-	return short(hex.EncodeToString(sum[:]))
-}
-
-// tokenPrint is fingerprint for keys of tokens.
+// tokenPrint tells two sets of keys of tokens apart and gives none away.
 func tokenPrint(keys []config.TokenKey) string {
 	sum := sha256.New()
 	for _, k := range keys {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -34,6 +33,7 @@ const drainTime = 10 * time.Second
 // What the daemon may order.
 const (
 	orderSet    = "set"    // take this policy and these listeners
+	orderKeys   = "keys"   // take this part of the keys
 	orderChange = "change" // take these changes of the lists
 	orderCount  = "count"  // tell the counters
 	orderMend   = "mend"   // reset a bucket, or give some of what was spent back
@@ -48,6 +48,7 @@ type order struct {
 	Policy *l7.Policy     `json:"policy,omitempty"`
 	Lists  *l7.ListChange `json:"lists,omitempty"`
 	Mend   *l7.Mend       `json:"mend,omitempty"`
+	Keys   *keyPart       `json:"keys,omitempty"`
 	Doors  []orderedDoor  `json:"doors,omitempty"` // all that shall be open
 }
 
@@ -83,6 +84,7 @@ type httpChild struct {
 	gate   *l7.Gate
 	doors  map[string]*door // by address
 	access *os.File         // that the access log goes to; nil: none
+	keys   keyIntake
 	failed chan error
 
 	serving sync.WaitGroup // a door each
@@ -169,9 +171,9 @@ func (c *httpChild) obey() error {
 			if err := c.set(o, files); err != nil {
 				a.Error = err.Error()
 			}
-			if len(o.Policy.PackedKeys) > muchSent {
-				o = order{}
-				debug.FreeOSMemory()
+		case orderKeys:
+			if err := c.takeKeys(o.Keys); err != nil {
+				a.Error = err.Error()
 			}
 		case orderChange:
 			if err := c.gate.ChangeLists(*o.Lists); err != nil {
@@ -225,6 +227,11 @@ func (c *httpChild) set(o order, files []*os.File) error {
 	fresh, err := c.adopt(o.Doors, files)
 	if err != nil {
 		return err
+	}
+	if !o.Policy.SameKeys {
+		if o.Policy.HTTP.Keys = c.keys.take(); len(o.Policy.HTTP.Keys.Block()) > muchKeyed {
+			defer freeKeys()
+		}
 	}
 	if err := c.gate.SetPolicy(*o.Policy); err != nil {
 		for _, d := range fresh {

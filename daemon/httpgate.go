@@ -172,7 +172,9 @@ func (h *httpGate) start(ctx context.Context) error {
 		return nil
 	}
 	if whole != nil {
+		keys := p.HTTP.Keys // they may have changed since
 		p = whole()
+		p.HTTP.Keys = keys
 	}
 	if err := h.launch(); err != nil {
 		return err

@@ -114,27 +114,23 @@ func (d *daemon) mendRequests(ctx context.Context, q MendRequest, reply *MendRep
 }
 
 // keysOf returns the hashes of the keys that q names.
-func (d *daemon) keysOf(q MendRequest) (keys [][32]byte, err error) {
+func (d *daemon) keysOf(q MendRequest) ([][config.KeyPart]byte, error) {
 	if q.Key != "" {
 		raw, err := hex.DecodeString(q.Key)
 		if err != nil || len(raw) != 32 {
 			return nil, badInput("the hash of the key is not 64 hex digits")
 		}
-		return [][32]byte{[32]byte(raw)}, nil
+		return [][config.KeyPart]byte{[config.KeyPart]byte(raw)}, nil
 	}
 	if q.Owner == "" {
 		return nil, nil
 	}
-	for _, k := range d.policy.cfg.HTTP.Keys {
-		if k.Owner == q.Owner {
-			keys = append(keys, k.SHA256)
-		}
-	}
+	keys, n := d.policy.cfg.HTTP.Keys.Owned(q.Owner, mostOwned)
 	switch {
-	case len(keys) == 0:
+	case n == 0:
 		return nil, notThere("the key file has no owner %q", q.Owner)
-	case len(keys) > mostOwned:
-		return nil, refuse("owner %s has %d keys, over %d: name one key", q.Owner, len(keys), mostOwned)
+	case n > mostOwned:
+		return nil, refuse("owner %s has %d keys, over %d: name one key", q.Owner, n, mostOwned)
 	}
 	return keys, nil
 }

@@ -96,6 +96,16 @@ func (n *network) update(p *policy, few []netip.Prefix) error {
 	return nil
 }
 
+// relabel notes that what is in force is p now, which asks the same of this gate
+// as old.
+func (n *network) relabel(old, p *policy) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.now == old {
+		n.now = p
+	}
+}
+
 func (n *network) load(p *policy) error {
 	if err := n.loadRules(p); err != nil {
 		return err

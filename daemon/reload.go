@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
-	"github.com/headgate/headgate/l7"
 )
 
 // ConfigError is a config that cannot be read or used. Its text has one line
@@ -29,20 +28,20 @@ type loaded struct {
 	hash string // SHA-256 in hex
 }
 
-// loadConfig reads the config at path.
-func loadConfig(path string) (loaded, error) {
+// loadConfig reads the config at path, and by keys the key file that it names.
+func loadConfig(path string, keys keyReader) (loaded, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return loaded{}, &ConfigError{fmt.Errorf("read config: %w (name another with -c FILE)", err)}
 	}
-	return parseConfig(path, data)
+	return parseConfig(path, data, keys)
 }
 
 // parseConfig reads data as the config at path. The hash is of the very bytes
-// that were parsed and of the keys as they were read, so it cannot belong to a
-// later edit.
-func parseConfig(path string, data []byte) (loaded, error) {
-	cfg, err := config.Parse(path, data)
+// that were parsed and of the files beside it as they were read, so it cannot
+// belong to a later edit. The file of API keys is not in it: it changes by itself.
+func parseConfig(path string, data []byte, keys keyReader) (loaded, error) {
+	cfg, err := config.ParseWith(path, data, keys)
 	if err != nil {
 		return loaded{}, &ConfigError{err}
 	}
@@ -54,28 +53,32 @@ func parseConfig(path string, data []byte) (loaded, error) {
 	fmt.Fprintf(sum, "%d\n", len(data))
 	sum.Write(data)
 	sum.Write(beside)
-	sum.Write(l7.PackKeys(cfg.HTTP.Keys))
 	sum.Write([]byte(cfg.HTTP.Answers.Body.Text))
 	return loaded{cfg: cfg, text: data, hash: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// files returns what the config at path is made of.
+// files returns what the config at path is made of, but for the file of API keys.
 func files(path string, cfg *config.Config) []string {
-	named := []string{cfg.HTTP.KeyFile, cfg.HTTP.Users.KeyFile, cfg.HTTP.Users.JWKSFile, cfg.HTTP.Answers.Body.File}
+	named := []string{cfg.HTTP.Users.KeyFile, cfg.HTTP.Users.JWKSFile, cfg.HTTP.Answers.Body.File}
 	for _, c := range cfg.HTTP.Certificates {
 		named = append(named, c.CertFile, c.KeyFile)
 	}
 	named = append(named, cfg.Fleet.Files()...)
 	out := []string{path}
 	for _, f := range named {
-		if f != "" && !filepath.IsAbs(f) {
-			f = filepath.Join(filepath.Dir(path), f)
-		}
 		if f != "" {
-			out = append(out, f)
+			out = append(out, besideConfig(path, f))
 		}
 	}
 	return out
+}
+
+// besideConfig resolves f against the folder of the config at path, which names it.
+func besideConfig(path, f string) string {
+	if filepath.IsAbs(f) {
+		return f
+	}
+	return filepath.Join(filepath.Dir(path), f)
 }
 
 // needsRestart names the first setting that a running daemon cannot change.
@@ -105,6 +108,7 @@ type reloadStatus struct {
 	text       []byte
 	loaded     time.Time
 	err        error // of the last try; nil: what is on disk is in force
+	keysErr    error // the same of the key file alone
 }
 
 // reload puts the config on disk in force, as a whole or not at all. Asked for,
@@ -125,8 +129,12 @@ func (d *daemon) reloadFor(ctx context.Context, asked bool, q ReloadRequest, who
 		}
 		return ReloadReply{}, d.trialRuns()
 	}
-	next, err := loadConfig(d.path)
-	same := err == nil && next.hash == d.conf.hash
+	keys := d.keys.read
+	if !asked && d.conf.err == nil {
+		keys = d.keysInForce // followKeys sees to those
+	}
+	next, err := loadConfig(d.path, keys)
+	same := err == nil && next.hash == d.conf.hash && next.cfg.HTTP.Keys.Equal(d.policy.cfg.HTTP.Keys)
 	if err == nil && (asked || !same) {
 		defer d.manager.reloading()()
 		err = d.install(ctx, next, terms{guard: d.guardFor(who), force: q.Force})
@@ -138,7 +146,7 @@ func (d *daemon) reloadFor(ctx context.Context, asked bool, q ReloadRequest, who
 		d.conf.err = err
 		return ReloadReply{}, err
 	}
-	d.conf.err = nil
+	d.conf.err, d.conf.keysErr = nil, nil
 	if !same {
 		d.keepConfig(next)
 		d.note(change{what: "reload", subject: d.path, detail: "hash " + short(next.hash), who: who})
@@ -180,8 +188,9 @@ func (d *daemon) install(ctx context.Context, l loaded, t terms) error {
 		d.detachOthers(d.policy.cfg)
 		return err
 	}
+	rekeyed := !p.cfg.HTTP.Keys.Equal(d.policy.cfg.HTTP.Keys)
 	d.policy, d.kept = p, kept
-	d.noteConfig(l)
+	d.noteConfig(l, rekeyed)
 	d.lists.keepAll(kept)
 	select {
 	case d.relist <- struct{}{}:
@@ -192,9 +201,9 @@ func (d *daemon) install(ctx context.Context, l loaded, t terms) error {
 	return nil
 }
 
-// noteConfig notes that l is in force.
-func (d *daemon) noteConfig(l loaded) {
-	if l.hash == d.conf.hash {
+// noteConfig notes that l is in force, with other keys than before if rekeyed.
+func (d *daemon) noteConfig(l loaded, rekeyed bool) {
+	if l.hash == d.conf.hash && !rekeyed {
 		return
 	}
 	d.conf.generation++

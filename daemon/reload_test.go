@@ -164,25 +164,8 @@ func TestBadFileChangesNothing(t *testing.T) {
 	}
 }
 
-// A change of the key file is a change of the config.
-func TestKeyFileIsWatched(t *testing.T) {
-	b := newBench(t, rule(1))
-	line := "- {sha256: %064x, owner: acme}\n"
-	keys := filepath.Join(b.dir, "keys.yaml")
-	put(t, keys, fmt.Sprintf(line, 1))
-	b.write(t, fmt.Sprintf("http: {listen: %q, upstream: %q, identities: {key: {header: X-Api-Key, file: keys.yaml}}}", freeAddress(t), upstream(t)))
-	if _, err := b.d.reload(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	background(t, b.d.watchConfig)
-	put(t, keys, fmt.Sprintf(line, 1)+fmt.Sprintf(line, 2))
-	await.For(t, "the second key is in force", func() bool { return b.conf().generation == 3 })
-	if n := len(b.d.policy.cfg.HTTP.Keys); n != 2 {
-		t.Errorf("%d keys", n)
-	}
-}
-
-// So is one of the keys of tokens; a file with a fault changes nothing.
+// A change of the keys of tokens is a change of the config; a file with a fault
+// changes nothing.
 func TestTokenKeyFileIsWatched(t *testing.T) {
 	b := newBench(t, rule(1))
 	secret := filepath.Join(b.dir, "secret")

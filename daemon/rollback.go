@@ -48,7 +48,7 @@ func (d *daemon) endTrial(ctx context.Context) {
 
 // goBack puts in force what was before t. The caller holds d.mu.
 func (d *daemon) goBack(ctx context.Context, t *trial) error {
-	before, err := parseConfig(d.path, []byte(t.Before))
+	before, err := parseConfig(d.path, []byte(t.Before), d.keys.read)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (d *daemon) rollback(ctx context.Context, q RollbackRequest, who Origin) (R
 	if err != nil {
 		return RollbackReply{}, err
 	}
-	next, err := parseConfig(d.path, text)
+	next, err := parseConfig(d.path, text, d.keys.read)
 	if err != nil {
 		return RollbackReply{}, fmt.Errorf("config %d no longer reads: %w", to, err)
 	}

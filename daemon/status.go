@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -53,11 +54,11 @@ func (d *daemon) configStatus() ConfigStatus {
 		Generation: d.conf.generation,
 		Hash:       d.conf.hash,
 		Loaded:     d.conf.loaded.Round(0).UTC(),
-		OK:         d.conf.err == nil,
+		OK:         d.conf.err == nil && d.conf.keysErr == nil,
 		Warnings:   append(d.policy.warnings(), d.tagWarnings(d.policy)...),
 	}
-	if d.conf.err != nil {
-		c.Error = d.conf.err.Error()
+	if err := cmp.Or(d.conf.err, d.conf.keysErr); err != nil {
+		c.Error = err.Error()
 	}
 	return c
 }

@@ -85,7 +85,7 @@ func (t *trial) write(dir string) error {
 
 // resume returns the config to start with: that of a trial that still runs or
 // was confirmed, or else the one on disk, which is l. It writes nothing.
-func resume(path string, l loaded, clock func() bootTime) (loaded, *trial, error) {
+func resume(path string, l loaded, keys keyReader, clock func() bootTime) (loaded, *trial, error) {
 	dir := l.cfg.State.Dir
 	t, err := readTrial(dir)
 	if err != nil || t == nil {
@@ -99,7 +99,7 @@ func resume(path string, l loaded, clock func() bootTime) (loaded, *trial, error
 		text = t.Before
 	}
 	if text != "" {
-		if l, err = parseConfig(path, []byte(text)); err != nil {
+		if l, err = parseConfig(path, []byte(text), keys); err != nil {
 			return l, nil, fmt.Errorf("read the config of the trial in %s: %w", trialPath(dir), err)
 		}
 	}

@@ -63,7 +63,7 @@ func (d *daemon) takeRecordBack(ctx context.Context, r record, q UndoRequest, wh
 		if err != nil {
 			return reply, refused(err)
 		}
-		next, err := parseConfig(d.path, text)
+		next, err := parseConfig(d.path, text, d.keys.read)
 		if err != nil {
 			return reply, refused(err)
 		}

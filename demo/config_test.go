@@ -21,8 +21,8 @@ func TestConfigSaysWhatIsPlanned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.HTTP.Keys) != 2 {
-		t.Errorf("%d keys, want 2", len(c.HTTP.Keys))
+	if c.HTTP.Keys.Len() != 2 {
+		t.Errorf("%d keys, want 2", c.HTTP.Keys.Len())
 	}
 	if w := config.Warnings(c); len(w) != 0 {
 		t.Errorf("the demo's own config is warned of: %q", w)

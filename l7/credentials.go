@@ -2,8 +2,11 @@ package l7
 
 import (
 	"crypto/sha256"
+	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/headgate/headgate/config"
 )
 
 // longestKey is the longest API key or user's name that is looked at, in bytes.
@@ -30,9 +33,25 @@ func (p *policy) identifyKey(a *asker, r *http.Request, bearer string) {
 	sum := sha256.Sum256(key)
 	if !p.keyFile {
 		a.identity, a.key = claimed, sum
-	} else if h, ok := p.keys.find(sum); ok {
-		a.identity, a.key, a.holder = verified, sum, h
+	} else if h, ok := p.keys.Find(sum); ok {
+		a.identity, a.key, a.holder = verified, sum, holder{h.Owner, h.Tenant, h.Plan}
 	}
+}
+
+// SetKeys puts the keys of a key file that changed in force for all requests
+// that come after: those of the rules, their buckets and counters stay. It fails
+// before the first SetPolicy.
+func (g *Gate) SetKeys(keys *config.Keyring) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old := g.policy.Load()
+	if old == nil {
+		return errors.New("change keys: there is no policy yet")
+	}
+	next := *old
+	next.keys = keys
+	g.policy.Store(&next)
+	return nil
 }
 
 // find appends the key of r to b. It reports false if there are several, or one

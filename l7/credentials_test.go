@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/headgate/headgate/config"
 )
 
@@ -20,7 +18,7 @@ func keyOf(key, owner, tenant, plan string) config.Key {
 func TestKeyPlaces(t *testing.T) {
 	t.Parallel()
 	h := config.HTTP{KeyHeader: "X-Api-Key", KeyBearer: true, KeyQuery: "api_key", KeyFile: "keys.yaml"}
-	h.Keys = []config.Key{keyOf("s3 cret", "acme", "", ""), keyOf("b64+/=", "zenith", "", "")}
+	h.Keys = keyringOf(keyOf("s3 cret", "acme", "", ""), keyOf("b64+/=", "zenith", "", ""))
 	_, key := tokenKey(t, "", "ES256")
 	h.Users = usersOf(key)
 	long := strings.Repeat("k", longestKey+1)
@@ -73,9 +71,9 @@ func TestKeyPlaces(t *testing.T) {
 // of nobody's, or none, counts for the client.
 func TestTenants(t *testing.T) {
 	t.Parallel()
-	h := config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml", Keys: []config.Key{
+	h := config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml", Keys: keyringOf(
 		keyOf("a", "ann", "acme", ""), keyOf("b", "bob", "acme", ""), keyOf("c", "cyd", "zenith", ""), keyOf("d", "dan", "", ""),
-	}}
+	)}
 	r := newRig(t, Policy{HTTP: h, Rules: []config.Rule{ruleOf(t, "keys", "key", "4/1m"), ruleOf(t, "tenants", "tenant", "6/1m")}})
 	c := r.client("127.0.0.2")
 	want(t, "a is bound by its key", c.passed(9, "X-Api-Key: a"), 4)
@@ -91,81 +89,35 @@ func TestTenants(t *testing.T) {
 	want(t, "elsewhere", r.client("127.0.0.4").passed(9), 4)
 }
 
-// Many keys are found by half of their hash, and names are kept once.
-func TestKeyring(t *testing.T) {
-	t.Parallel()
-	keys := make([]config.Key, 100_000)
-	for i := range keys {
-		keys[i] = keyOf(fmt.Sprint("key-", i), fmt.Sprint("owner-", i%1000), "acme", "paid")
-	}
-	packed := PackKeys(keys)
-	ring, err := unpackKeys(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want(t, "holders", len(ring.holders), 1000)
-	want(t, "bytes a key, packed", len(packed)/len(keys) < 20, true)
-	for n := range 2000 {
-		if _, err := unpackKeys(packed[:len(packed)*n/2000]); err == nil {
-			t.Fatalf("half of the keys at %d read as all", n)
-		}
-	}
-	for i := range keys {
-		if h, ok := ring.find(keys[i].SHA256); !ok || h != (holder{fmt.Sprint("owner-", i%1000), "acme", "paid"}) {
-			t.Fatalf("key %d: %v, %v", i, h, ok)
-		}
-	}
-	_, ok := ring.find(sha256.Sum256([]byte("none")))
-	want(t, "found", ok, false)
-	if diff := cmp.Diff(newKeyring(keys[:9]), must(unpackKeys(PackKeys(keys[:9]))), cmp.AllowUnexported(keyring{}, holder{})); diff != "" {
-		t.Errorf("in place (-) and packed (+):\n%s", diff)
-	}
-}
+func keyringOf(keys ...config.Key) *config.Keyring { return config.NewKeyring(keys) }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-// A policy that brings no keys goes on with those in force.
+// A policy that brings no keys goes on with those in force, which change by
+// themselves.
 func TestSameKeys(t *testing.T) {
 	t.Parallel()
-	h := config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml"}
-	p := Policy{HTTP: h, PackedKeys: PackKeys([]config.Key{keyOf("a", "ann", "", "")}), Rules: []config.Rule{keyed(t, "4/1m", "2/1m")}}
+	h := config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml", Keys: keyringOf(keyOf("a", "ann", "", ""))}
+	p := Policy{HTTP: h, Rules: []config.Rule{keyed(t, "4/1m", "2/1m")}}
 	r := newRig(t, p)
 	c := r.client("127.0.0.2")
 	want(t, "a", c.passed(3, "X-Api-Key: a"), 3)
-	p.PackedKeys, p.SameKeys = nil, true
+	p.HTTP.Keys, p.SameKeys = nil, true
 	r.set(p)
 	want(t, "a goes on", c.passed(3, "X-Api-Key: a"), 1)
-	p.SameKeys, p.PackedKeys = false, PackKeys(nil)
+	if err := r.gate.SetKeys(keyringOf(keyOf("a", "ann", "", ""), keyOf("b", "ben", "", ""))); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "a, after a change", c.passed(3, "X-Api-Key: a"), 0)
+	want(t, "b, after a change", c.passed(6, "X-Api-Key: b"), 4)
+	p.SameKeys = false
 	r.set(p)
 	want(t, "without a", c.passed(3, "X-Api-Key: a"), 2)
-	if err := New(r.gate.log).SetPolicy(Policy{SameKeys: true}); err == nil || !strings.Contains(err.Error(), "no keys to go on with") {
+	fresh := New(r.gate.log)
+	if err := fresh.SetPolicy(Policy{SameKeys: true}); err == nil || !strings.Contains(err.Error(), "no keys to go on with") {
 		t.Errorf("the same keys as none: %v", err)
 	}
-}
-
-func BenchmarkMillionKeys(b *testing.B) {
-	keys := make([]config.Key, 1_000_000)
-	for i := range keys {
-		keys[i] = keyOf(fmt.Sprint("key-", i), fmt.Sprint("owner-", i), fmt.Sprint("tenant-", i%1000), "paid")
+	if err := fresh.SetKeys(nil); err == nil || !strings.Contains(err.Error(), "no policy yet") {
+		t.Errorf("keys before a policy: %v", err)
 	}
-	var packed []byte
-	b.Run("pack", func(b *testing.B) {
-		for b.Loop() {
-			packed = PackKeys(keys)
-		}
-	})
-	b.Run("unpack", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			must(unpackKeys(packed))
-		}
-	})
-	b.Logf("%d bytes packed", len(packed))
 }
 
 func FuzzQueryKey(f *testing.F) {

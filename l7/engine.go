@@ -42,12 +42,15 @@ type decision struct {
 	whoms   [mostWhoms]limit.Key
 }
 
+// textRoom holds the parts of a bucket key but for the longest names of users.
+const textRoom = 256
+
 var decisions = sync.Pool{New: func() any { return new(decision) }}
 
 func newDecision(p *policy) *decision {
 	d := decisions.Get().(*decision)
 	if d.policy != p {
-		*d = decision{policy: p}
+		*d = decision{policy: p, text: make([]byte, 0, textRoom)}
 	}
 	return d
 }
@@ -181,7 +184,7 @@ func (d *decision) holdsKey(r *rule, store *limit.Store, a *asker, now limit.Tic
 	}
 	d.text = append(r.id.Append(d.text[:0]), setHeld)
 	set := store.Key(limit.AppendPart(d.text, 'c', a.bucket[:]))
-	d.text = limit.AppendPart(d.text[:0], 'k', a.key[:])
+	d.text = limit.AppendPart(d.text[:0], 'k', a.key[:config.KeyPart])
 	return store.Hold(set, store.Key(d.text), now, now+limit.FromDuration(r.longest()))
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/textproto"
 	"strings"
 
+	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -100,7 +101,7 @@ func (a *asker) appendKey(b []byte) []byte {
 	if a.identity == claimed {
 		b = limit.AppendPart(b, 'c', a.bucket[:])
 	}
-	return limit.AppendPart(b, 'k', a.key[:])
+	return limit.AppendPart(b, 'k', a.key[:config.KeyPart])
 }
 
 // claimsAddress reports whether h holds a header that names a client.

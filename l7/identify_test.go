@@ -245,9 +245,11 @@ func TestNoKey(t *testing.T) {
 // RC-019: people behind one address are counted by their keys.
 func TestOffice(t *testing.T) {
 	h := config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml"}
+	var keys []config.Key
 	for i := range 20 {
-		h.Keys = append(h.Keys, config.Key{SHA256: sha256.Sum256(fmt.Appendf(nil, "user-%d", i)), Owner: fmt.Sprint(i)})
+		keys = append(keys, config.Key{SHA256: sha256.Sum256(fmt.Appendf(nil, "user-%d", i)), Owner: fmt.Sprint(i)})
 	}
+	h.Keys = keyringOf(keys...)
 	r := newRig(t, Policy{HTTP: h, Rules: []config.Rule{keyed(t, "50/1m", "60/1m")}})
 	c, passed := r.client("127.0.0.2"), 0
 	for range 40 {

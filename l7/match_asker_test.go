@@ -1,7 +1,6 @@
 package l7
 
 import (
-	"crypto/sha256"
 	"testing"
 	"time"
 
@@ -57,9 +56,9 @@ func TestMatchIdentityAndPlan(t *testing.T) {
 	}
 	rules = append(rules, written(t, "{name: paid, match: {plan: [paid, gold]}, per: client, limit: 100/h}"))
 	p := Policy{Rules: rules, HTTP: config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml"}}
-	p.HTTP.Keys = []config.Key{
-		{SHA256: sha256.Sum256([]byte("rich")), Owner: "acme", Plan: "gold"}, {SHA256: sha256.Sum256([]byte("poor")), Owner: "bob", Plan: "free"},
-	}
+	p.HTTP.Keys = keyringOf(
+		keyOf("rich", "acme", "", "gold"), keyOf("poor", "bob", "", "free"),
+	)
 	r := newRig(t, p)
 	c := r.client("127.0.0.2")
 	// Each request counts at the rules that it matches, and at no other.

@@ -15,8 +15,8 @@ import (
 // survives JSON.
 type Mend struct {
 	Rule   string
-	Client netip.Addr // as far as the rule's bucket key needs it
-	Keys   [][32]byte // hashes of API keys: a bucket each
+	Client netip.Addr             // as far as the rule's bucket key needs it
+	Keys   [][config.KeyPart]byte // how the hashes of API keys begin: a bucket each
 	User   string
 	Tenant string
 	Grant  int64 // requests to give back to each; 0: reset
@@ -91,15 +91,17 @@ func (p *policy) askers(m Mend) ([]asker, error) {
 		return []asker{one}, nil
 	}
 	var all []asker
-	for _, sum := range m.Keys {
+	for _, part := range m.Keys {
+		var sum [32]byte // its end counts for nothing here
+		copy(sum[:], part[:])
 		a := one
 		a.identity, a.key = claimed, sum
 		if p.keyFile {
-			h, ok := p.keys.find(sum)
+			h, ok := p.keys.Find(sum)
 			if !ok {
 				return nil, errors.New("the key is not in the key file, so it counts as none")
 			}
-			a.identity, a.holder = verified, h
+			a.identity, a.holder = verified, holder{h.Owner, h.Tenant, h.Plan}
 		}
 		all = append(all, a)
 	}

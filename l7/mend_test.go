@@ -33,7 +33,7 @@ func TestMend(t *testing.T) {
 		spend(b, path, acme)
 	}
 	spend(a, "/all")
-	here, key := netip.MustParseAddr("127.0.0.2"), [][32]byte{sha256.Sum256([]byte("acme-1"))}
+	here, key := netip.MustParseAddr("127.0.0.2"), partsOf("acme-1")
 	for _, c := range []struct {
 		mend  Mend
 		done  Mended
@@ -72,7 +72,7 @@ func TestMend(t *testing.T) {
 		{Mend{Rule: "client"}, "name the client's address too"},
 		{Mend{Rule: "key"}, "name the key too"},
 		{Mend{Rule: "both", Keys: key}, "name the client's address too"},
-		{Mend{Rule: "key", Keys: [][32]byte{sha256.Sum256([]byte("unknown"))}}, "not in the key file"},
+		{Mend{Rule: "key", Keys: partsOf("unknown")}, "not in the key file"},
 	} {
 		if _, err := r.gate.Mend(c.mend); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %s", c.mend, err, c.want)
@@ -85,7 +85,7 @@ func TestMendClaimedKey(t *testing.T) {
 	r := newRig(t, Policy{HTTP: config.HTTP{KeyHeader: "X-Api-Key"}, Rules: []config.Rule{written(t, `{name: key, per: key, limit: 5/h}`)}})
 	c := r.client("127.0.0.2")
 	want(t, "spent", c.passed(9, "X-Api-Key: mine"), 5)
-	m := Mend{Rule: "key", Keys: [][32]byte{sha256.Sum256([]byte("mine"))}}
+	m := Mend{Rule: "key", Keys: partsOf("mine")}
 	if _, err := r.gate.Mend(m); err == nil {
 		t.Error("a claimed key alone names no bucket, yet one was reset")
 	}
@@ -94,4 +94,10 @@ func TestMendClaimedKey(t *testing.T) {
 		t.Error(err)
 	}
 	want(t, "reset", c.passed(9, "X-Api-Key: mine"), 5)
+}
+
+// partsOf is an API key as Mend names it.
+func partsOf(key string) [][config.KeyPart]byte {
+	sum := sha256.Sum256([]byte(key))
+	return [][config.KeyPart]byte{[config.KeyPart]byte(sum[:])}
 }

@@ -14,10 +14,9 @@ import (
 
 // owned is a key file with one key of acme, on plan paid, and one of bob.
 func owned() config.HTTP {
-	return config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml", Keys: []config.Key{
-		{SHA256: sha256.Sum256([]byte("acme-1")), Owner: "acme", Plan: "paid"},
-		{SHA256: sha256.Sum256([]byte("bob-1")), Owner: "bob", Plan: "free"},
-	}}
+	return config.HTTP{KeyHeader: "X-Api-Key", KeyFile: "keys.yaml", Keys: keyringOf(
+		keyOf("acme-1", "acme", "shop", "paid"), keyOf("bob-1", "bob", "bank", "free"),
+	)}
 }
 
 // RC-030 in memory: an override changes the figures at once and keeps what is
@@ -57,7 +56,6 @@ func TestOverrideKeepsWhatIsSpent(t *testing.T) {
 func TestOverrideOfUserAndTenantKeepsWhatIsSpent(t *testing.T) {
 	t.Parallel()
 	base := owned()
-	base.Keys[0].Tenant, base.Keys[1].Tenant = "shop", "bank"
 	base.Users.Header, base.Proxies = "X-User", prefixes("127.0.0.0/8")
 	for _, c := range []struct{ per, whom, his, other string }{
 		{"user", "user: alice", "X-User: alice", "X-User: bob"},

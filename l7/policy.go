@@ -25,11 +25,10 @@ type Policy struct {
 	Allow []netip.Prefix
 	Block []netip.Prefix // Allow wins
 
-	// What the key file holds is in HTTP.Keys, or in PackedKeys, from PackKeys,
-	// or with SameKeys what the policy in force has: a million keys need not be
-	// sent for each change of a rule.
-	PackedKeys []byte
-	SameKeys   bool
+	// What the key file holds is in HTTP.Keys, which JSON leaves out, or with
+	// SameKeys what the policy in force has: a million keys need not be sent for
+	// each change of a rule.
+	SameKeys bool
 
 	Fleet *config.Fleet // nil: this host is alone
 
@@ -55,7 +54,7 @@ type policy struct {
 	forwarded   bool // Forwarded names the client, not X-Forwarded-For
 	places      keyPlaces
 	keyFile     bool
-	keys        *keyring
+	keys        *config.Keyring
 	userHeader  string  // that a declared proxy sets; empty: none
 	tokens      *tokens // nil: users have none
 	clientBits  int
@@ -117,6 +116,7 @@ func (p Policy) compileFor(member *fleet.Member, store *limit.Store, counted fun
 		forwarded:  p.HTTP.ClientFrom == config.FromForwarded,
 		places:     keyPlaces{http.CanonicalHeaderKey(p.HTTP.KeyHeader), p.HTTP.KeyBearer, p.HTTP.KeyQuery},
 		keyFile:    p.HTTP.KeyFile != "",
+		keys:       p.HTTP.Keys,
 		access:     p.HTTP.AccessLog,
 		userHeader: http.CanonicalHeaderKey(p.HTTP.Users.Header), clientBits: p.HTTP.ClientBits,
 		connections: cmp.Or(p.HTTP.Connections, defaultConnections),
@@ -124,9 +124,6 @@ func (p Policy) compileFor(member *fleet.Member, store *limit.Store, counted fun
 	var errs []error
 	var err error
 	if c.tokens, err = newTokens(p.HTTP.Users); err != nil {
-		errs = append(errs, err)
-	}
-	if c.keys, err = p.keyring(); err != nil {
 		errs = append(errs, err)
 	}
 	switch {

@@ -70,7 +70,6 @@ func TestPolicySurvivesJSON(t *testing.T) {
 	p := Policy{
 		HTTP: config.HTTP{
 			Proxies: prefixes("10.0.0.0/8", "2001:db8::/32"), KeyHeader: "X-Api-Key", KeyFile: "k",
-			Keys:   []config.Key{{SHA256: [32]byte{1, 2, 255}, Owner: "acme"}},
 			Exempt: []config.Exempt{{Path: "/healthz", From: prefixes("127.0.0.1")}}, ClientBits: 56,
 		},
 		Rules: []config.Rule{rule}, Allow: prefixes("192.0.2.1"), Block: prefixes("198.51.100.0/24"),
