@@ -24,6 +24,9 @@ import (
 //	POST   /v1/reload         POST /v1/detach   POST /v1/reattach
 //	POST   /v1/apply          POST /v1/confirm  POST /v1/rollback
 //	GET    /v1/configs        GET /v1/history   POST /v1/undo     POST /v1/panic
+//	GET    /v1/top[?window=S&most=N]
+//	GET    /v1/events[?rule=R][&follow=true[&since=N]]
+//	GET    /v1/capture[?rule=R][&within=P][&seconds=S][&packets=N]
 //
 // Two headers tell from where a change is asked for: Headgate-Session, what sshd
 // puts in SSH_CONNECTION, and Headgate-Sudo, the user who became root.

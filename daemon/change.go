@@ -163,9 +163,6 @@ func (d *daemon) addEntry(ctx context.Context, k kind, q EntryRequest, who Origi
 	if endsAfter(reply.Entry, e) {
 		reply.Warnings = append(reply.Warnings, fmt.Sprintf("%s is %s for longer already: to shorten it, %s it first", e.Prefix, k.done, k.remove))
 	}
-	if k.name == blocks.name {
-		reply.Sources, reply.Vouched = d.seenIn(e.Prefix)
-	}
 	if over := allows.covering(d.policy, e.Prefix); k.name == blocks.name && len(over) > 0 {
 		reply.Warnings = append(reply.Warnings, fmt.Sprintf("%s is allowed by %s, and allow wins", e.Prefix, over[0].Prefix))
 	}

@@ -116,6 +116,8 @@ func (d *daemon) controlHandler() http.Handler {
 	d.handleMends(m)
 	d.handleTrials(m)
 	d.handleTop(m)
+	d.handleEvents(m)
+	d.handleCapture(m)
 	m.Handle("POST /v1/reload", answerWith(d.log, func(r *http.Request) (any, error) {
 		var q ReloadRequest
 		if r.ContentLength != 0 {
@@ -163,6 +165,9 @@ func (d *daemon) handleEntries(m *http.ServeMux, k kind) {
 			return nil, err
 		}
 		reply, err := d.addEntry(r.Context(), k, q, who(r, d.now()))
+		if err == nil && k.name == blocks.name { // with nothing held: the HTTP gate may be slow to answer
+			reply.Sources, reply.Vouched = d.seenIn(r.Context(), reply.Entry.Prefix)
+		}
 		if err == nil && q.AllHosts {
 			reply.Fleet = d.tell(r.Context())
 		}

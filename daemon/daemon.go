@@ -27,7 +27,6 @@ import (
 
 	"github.com/headgate/headgate/daemon/attachments"
 	"github.com/headgate/headgate/internal/folderlock"
-	"github.com/headgate/headgate/internal/heavy"
 )
 
 // Options say how to run.
@@ -75,9 +74,10 @@ type daemon struct {
 	configs  configs
 	history  *history
 	hits     *hits
+	events   events
+	heavy    *heavyTable
 	stateErr error // why the state file is not what it should be
 
-	sources sources
 }
 
 // Run runs the daemon until ctx ends or it is told to stop. A *ConfigError is
@@ -143,6 +143,8 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.network.follow(ctx) })
 	tasks.Go(func() error { return d.network.sweep(ctx) })
 	tasks.Go(func() error { return d.heedStrikes(ctx) })
+	tasks.Go(func() error { return d.watchSamples(ctx) })
+	tasks.Go(func() error { return d.watchRefusals(ctx) })
 	tasks.Go(func() error { return d.watchConfig(ctx) })
 	tasks.Go(func() error { return d.watchKeys(ctx) })
 	tasks.Go(func() error { return d.watchLists(ctx) })
@@ -155,7 +157,6 @@ func Run(ctx context.Context, o Options) error {
 	tasks.Go(func() error { return d.audit(ctx) })
 	tasks.Go(func() error { return d.keepBoard(ctx) })
 	tasks.Go(func() error { return d.countHosts(ctx) })
-	tasks.Go(func() error { return d.watchSources(ctx) })
 	tasks.Go(func() error { return d.pet(ctx) })
 	context.AfterFunc(ctx, func() { d.manager.tell(sd.SdNotifyStopping) })
 	if err := d.manager.tell(sd.SdNotifyReady); err != nil {
@@ -201,10 +202,10 @@ func newDaemon(o Options) (*daemon, error) {
 	}
 	d.keys = keys
 	d.conf = reloadStatus{generation: 1, hash: l.hash, text: l.text, loaded: d.started}
-	d.sources.table = heavy.New[flow](heavySources)
 	d.relist = make(chan struct{}, 1)
 	d.gateways, d.boot, d.trial = attachments.DefaultGateways, bootClock, onTrial
 	d.trialed = make(chan struct{}, 1)
+	d.heavy = newHeavyTable(d.started, &d.events)
 	d.configs = configs{dir: filepath.Join(l.cfg.State.Dir, "configs")}
 	if d.hits, err = openHits(l.cfg.State.Dir); err != nil {
 		d.log.Warn(err.Error())

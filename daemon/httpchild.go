@@ -36,6 +36,7 @@ const (
 	orderKeys   = "keys"   // take this part of the keys
 	orderChange = "change" // take these changes of the lists
 	orderCount  = "count"  // tell the counters
+	orderTop    = "top"    // tell who does most
 	orderMend   = "mend"   // reset a bucket, or give some of what was spent back
 	orderLog    = "log"    // write the access log to the file that comes along, or to none
 	orderStop   = "stop"   // finish what is in flight and exit
@@ -49,6 +50,7 @@ type order struct {
 	Lists  *l7.ListChange `json:"lists,omitempty"`
 	Mend   *l7.Mend       `json:"mend,omitempty"`
 	Keys   *keyPart       `json:"keys,omitempty"`
+	Top    *l7.TopQuery   `json:"top,omitempty"`
 	Doors  []orderedDoor  `json:"doors,omitempty"` // all that shall be open
 }
 
@@ -69,11 +71,9 @@ type answer struct {
 	Ended   map[l7.EndReason]uint64 `json:"ended,omitempty"`   // connections, without an answer
 	Faults  uint64                  `json:"faults,omitempty"`  // requests that met a fault of the gate
 	Fleet   *l7.FleetState          `json:"fleet,omitempty"`
-
-	Heaviest  []l7.Heavy    `json:"heaviest,omitempty"`
-	HeavySpan time.Duration `json:"heavy_span,omitempty"`
-	Lost      uint64        `json:"lost,omitempty"` // lines of the access log
-	Buckets   limit.Stats   `json:"buckets"`
+	Lost    uint64                  `json:"lost,omitempty"` // lines of the access log
+	Top     *l7.Top                 `json:"top,omitempty"`
+	Buckets limit.Stats             `json:"buckets"`
 }
 
 // httpChild is the HTTP gate's process: it parses what strangers send, so it
@@ -183,7 +183,9 @@ func (c *httpChild) obey() error {
 			a.Rules, a.Answers, a.Ended, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.EndedConnections(), c.gate.Panics()
 			a.Buckets, a.Lost = c.gate.Buckets(), c.gate.LostLines()
 			a.Fleet = c.gate.Fleet()
-			a.Heaviest, a.HeavySpan = c.gate.Heaviest()
+		case orderTop:
+			top := c.gate.Top(*o.Top)
+			a.Top = &top
 		case orderMend:
 			if done, err := c.gate.Mend(*o.Mend); err != nil {
 				a.Error = err.Error()

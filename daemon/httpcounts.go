@@ -17,10 +17,8 @@ type httpCounts struct {
 	deadE, liveE map[l7.EndReason]uint64 // connections ended without an answer
 	deadF, liveF uint64                  // faults
 	fleet        *l7.FleetState          // of the child that runs
-	heaviest     []l7.Heavy              // likewise
-	heavySpan    time.Duration
-	deadL, liveL uint64      // lines of the access log that were lost
-	deadB, liveB limit.Stats // of the dead only what never falls
+	deadL, liveL uint64                  // lines of the access log that were lost
+	deadB, liveB limit.Stats             // of the dead only what never falls
 }
 
 func newHTTPCounts() httpCounts {
@@ -30,9 +28,6 @@ func newHTTPCounts() httpCounts {
 		deadE: map[l7.EndReason]uint64{}, liveE: map[l7.EndReason]uint64{},
 	}
 }
-
-// mostHeavy bounds what the daemon keeps of a child's heaviest clients.
-const mostHeavy = 200
 
 // take stores what the child answered, of rules that exist and codes that HTTP
 // has: a child that was taken over must not grow the daemon's memory.
@@ -48,7 +43,6 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 	}
 	c.liveL = max(c.liveL, a.Lost)
 	c.fleet = a.Fleet
-	c.heaviest, c.heavySpan = a.Heaviest[:min(len(a.Heaviest), mostHeavy)], a.HeavySpan
 	b := a.Buckets
 	b.Evicted, b.Overflowed = max(c.liveB.Evicted, b.Evicted), max(c.liveB.Overflowed, b.Overflowed)
 	c.liveB = b

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/heavy"
 	"github.com/headgate/headgate/l7"
 )
 
@@ -46,6 +47,7 @@ type httpGate struct {
 	lastErr  error              // how the last child ended
 	restarts uint64             // children that died
 	counts   httpCounts
+	lastTop  l7.Top        // of the child that was stopped
 	wake     chan struct{} // something about want changed
 }
 
@@ -350,9 +352,10 @@ func (h *httpGate) note(err error) {
 func (h *httpGate) close() {
 	h.changing.Lock()
 	defer h.changing.Unlock()
+	last := h.top(context.Background(), l7.TopQuery{Window: heavy.Window, Most: mostTop}) // for the last summary
 	h.mu.Lock()
 	c, launcher := h.child, h.launcher
-	h.child, h.launcher = nil, nil
+	h.child, h.launcher, h.lastTop = nil, nil, last
 	defer h.access.close()
 	socks := h.socks
 	h.socks = map[string]*socket{}

@@ -30,6 +30,8 @@ type network struct {
 	audited  auditStatus // of the pinned maps
 	ruled    *policy     // whose rules are loaded
 	inlets   inlets      // of the interfaces that these rules name
+
+	capturing *maps.Captures // nil: nobody does
 }
 
 func newNetwork(log *slog.Logger) *network {

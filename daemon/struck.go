@@ -48,6 +48,10 @@ func (d *daemon) heedStrikes(ctx context.Context) error {
 		batch := gather(events)
 		wake()
 		if len(batch) > 0 {
+			for _, s := range batch {
+				d.events.addStruck(s, d.now())
+			}
+			d.events.tell()
 			told.add(batch, d.keepStruck(ctx, batch))
 		}
 		if now := d.now(); now.Sub(told.last) >= struckLog {

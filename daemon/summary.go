@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/config"
+	"github.com/headgate/headgate/internal/heavy"
 )
 
 const (
@@ -121,25 +124,37 @@ func (d *daemon) summarize(ctx context.Context) error {
 
 // offenders are who was refused most in the last minute, for the log line.
 func (d *daemon) offenders(ctx context.Context) (line []any) {
-	counts := map[string]uint64{}
-	sources, _ := d.sources.look(d.now().Sub(d.started))
-	for _, s := range sources[:min(len(sources), summaryRules)] {
-		if s.Dropped > 0 {
-			counts[short4(s.Source)] = s.Dropped
+	sources, clients := map[string]uint64{}, map[string]uint64{}
+	for _, r := range d.top(ctx, heavy.Window, mostTop).Rows {
+		into := sources
+		if r.Gate == string(config.GateHTTP) {
+			into = clients
+		}
+		name := r.whom()
+		if _, known := into[name]; r.Refused > 0 && (known || len(into) < summaryRules) {
+			into[name] += r.Refused
 		}
 	}
-	if len(counts) > 0 {
-		line = append(line, "sources", ranked(counts))
+	if len(sources) > 0 {
+		line = append(line, "sources", ranked(sources))
 	}
-	counts = map[string]uint64{}
-	clients, _ := d.http.heaviest(ctx)
-	for _, c := range clients {
-		if c.Client.IsValid() && c.Refused > 0 && len(counts) < summaryRules {
-			counts[short4(c.Client)] = c.Refused
-		}
-	}
-	if len(counts) > 0 {
-		line = append(line, "clients", ranked(counts))
+	if len(clients) > 0 {
+		line = append(line, "clients", ranked(clients))
 	}
 	return line
+}
+
+// whom is a row's subject in few words.
+func (r TopRow) whom() string {
+	switch {
+	case r.User != "":
+		return "user " + r.User
+	case r.Key != "":
+		return "key " + r.Key
+	case r.Tenant != "":
+		return "tenant " + r.Tenant
+	case r.Source.IsValid():
+		return short4(r.Source)
+	}
+	return "everyone"
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,140 +17,133 @@ import (
 )
 
 const (
-	// sampleEvery is how often the network gate's samples are read: before they
-	// are overwritten.
-	sampleEvery = 100 * time.Millisecond
-	// heavySources bounds what is kept of each stretch of time.
+	// sampleEvery is how often samples are read: the rings hold what comes in
+	// twice that time.
+	sampleEvery = 250 * time.Millisecond
+	// heavySources bounds who is known at a time: sources and rules in 5 s.
 	heavySources = 2048
 	// mostTop bounds what is told of either gate.
 	mostTop = 100
+	// topWindow is how far back it looks where nobody says.
+	topWindow = 10 * time.Second
 )
 
-// Top is the answer to GET /v1/top: who sent most in the last minute.
+// Top is the answer to GET /v1/top?window=S&most=N: the heaviest sources,
+// clients, keys and users, the most refused first. Counts are of what was
+// sampled: exact up to about a thousand packets or requests a second on a CPU,
+// of each kind, and estimates above.
 type Top struct {
-	Span    float64     `json:"span_seconds"` // that the sources' figures are over
-	Sources []TopSource `json:"sources"`      // of the network gate, the heaviest first; packets are estimated from a sample
-	Sampled uint64      `json:"sampled"`      // packets in the sample since the start
-	Lost    uint64      `json:"lost"`         // that came too fast to be read, likewise
-	Clients []l7.Heavy  `json:"clients"`      // of the HTTP gate, with API keys and users, the heaviest first
-	HTTP    float64     `json:"http_span_seconds"`
+	Rows []TopRow `json:"rows"`
+	Lost uint64   `json:"lost,omitempty"` // samples that were overwritten, since the start
 }
 
-// TopSource is one source of packets.
-type TopSource struct {
-	Source  netip.Prefix `json:"source"`
-	Passed  uint64       `json:"passed"`
-	Watched uint64       `json:"watched"` // of those passed, what a rule would have refused
-	Dropped uint64       `json:"dropped"`
-	Bytes   uint64       `json:"bytes"`
-	Rule    string       `json:"rule,omitempty"`       // that dropped most of its packets, or would have
-	Reason  string       `json:"reason,omitempty"`     // likewise
-	FullIn  int64        `json:"full_in_ms,omitempty"` // until its bucket under Rule is full, if nothing more comes
+// TopRow is what one source, client, key or user did under one rule.
+type TopRow struct {
+	Gate   string       `json:"gate"`
+	Rule   string       `json:"rule,omitempty"`   // empty: none decided, Reason says what did
+	Reason string       `json:"reason,omitempty"` // such as block
+	Source netip.Prefix `json:"source,omitzero"`  // of packets, or the client of requests
+	Key    string       `json:"key,omitempty"`    // how the API key's SHA-256 begins
+	Owner  string       `json:"owner,omitempty"`  // of the key
+	User   string       `json:"user,omitempty"`
+	Tenant string       `json:"tenant,omitempty"`
+	Verdicts
+	Bytes   uint64  `json:"bytes,omitempty"` // of packets
+	Seconds float64 `json:"seconds"`         // that the counts are of
+	FullIn  float64 `json:"full_in"`         // seconds until the bucket is full again
 }
 
-// watchSources keeps who sends most until ctx ends.
-func (d *daemon) watchSources(ctx context.Context) error {
-	var from *maps.Samples
+// heavySource is a source under a rule, or under what else decided.
+type heavySource struct {
+	rule, reason string
+	source       netip.Prefix
+}
+
+// heavyTable is who sends most packets. Samples are read into it.
+type heavyTable struct {
+	began time.Time
+
+	mu      sync.Mutex
+	sources *heavy.Table[heavySource]
+	lost    uint64 // samples
+	events  *events
+}
+
+func newHeavyTable(now time.Time, to *events) *heavyTable {
+	return &heavyTable{began: now, sources: heavy.New[heavySource](heavySources), events: to}
+}
+
+func (h *heavyTable) add(s maps.Sample) {
+	if !s.Source.IsValid() {
+		return
+	}
+	k := heavySource{rule: s.Rule, source: maps.SourcePrefix(s.Source)}
+	if k.rule == "" {
+		k.reason = s.Reason
+	}
+	c, n := heavy.Counts{Bytes: uint64(s.Stands) * uint64(s.Length)}, uint64(s.Stands)
+	switch s.Outcome {
+	case maps.Passed:
+		c.Passed = n
+	case maps.Refused:
+		c.Refused = n
+	case maps.Watched:
+		c.Watched = n
+	}
+	h.sources.Add(max(s.At.Sub(h.began), 0), k, c)
+	if s.Outcome != maps.Passed {
+		h.events.addSample(s)
+	}
+}
+
+// look returns the heaviest sources and how long their counts are of.
+func (h *heavyTable) look(now time.Time, window time.Duration) ([]heavy.Entry[heavySource], time.Duration) {
+	h.mu.Lock()
+	all, over := h.sources.Look(now.Sub(h.began), window)
+	h.mu.Unlock()
+	heavy.Sort(all)
+	return all, over
+}
+
+// watchSamples reads what the network gate samples, until ctx ends.
+func (d *daemon) watchSamples(ctx context.Context) error {
+	var samples *maps.Samples
 	defer func() {
-		if from != nil {
-			from.Close()
+		if samples != nil {
+			samples.Close()
 		}
 	}()
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; pause(ctx, sampleEvery) {
 		var err error
-		if from, err = d.network.samples(from); err != nil {
-			d.log.Error("watch who sends most: `headgate top` will not tell", "err", err)
-			return nil
+		if samples, err = d.network.samples(samples); err != nil {
+			d.log.Error("read samples of packets", "err", err)
+			pause(ctx, 10*time.Second)
 		}
-		if from != nil {
-			d.heed(from)
+		if samples != nil {
+			d.heavy.read(samples)
 		}
-		pause(ctx, sampleEvery)
 	}
 	return nil
 }
 
-// heed counts what has been sampled since the last time.
-func (d *daemon) heed(from *maps.Samples) {
-	now := d.now().Sub(d.started)
-	d.sources.mu.Lock()
-	defer d.sources.mu.Unlock()
-	before := from.Lost()
-	from.Read(func(s maps.Sample) {
-		if !s.Source.IsValid() {
-			return
-		}
-		d.sources.read++
-		f, n := flow{source: maps.SourcePrefix(s.Source)}, uint64(s.Stands)
-		c := heavy.Counts{Passed: n, Bytes: n * uint64(s.Length)}
-		switch s.Outcome {
-		case maps.Refused:
-			f.rule, f.reason = s.Rule, s.Reason
-			c.Passed, c.Refused = 0, n
-		case maps.Watched:
-			f.rule = s.Rule
-			c.Passed, c.Watched = 0, n
-		}
-		d.sources.table.Add(now, f, c)
-	})
-	d.sources.lost += from.Lost() - before
+func (h *heavyTable) read(s *maps.Samples) {
+	defer h.events.tell()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := s.Lost()
+	s.Read(h.add)
+	h.lost += s.Lost() - before
 }
 
-// flow is what one source sent, and what became of it.
-type flow struct {
-	source       netip.Prefix
-	rule, reason string // of what was not simply passed
-}
-
-// sources are who sends most, by the network gate's sample. It is safe for
-// concurrent use.
-type sources struct {
-	mu         sync.Mutex
-	table      *heavy.Table[flow]
-	read, lost uint64 // samples
-}
-
-// look returns all that are held, those first that were refused most, and over
-// how long.
-func (s *sources) look(now time.Duration) (out []TopSource, over time.Duration) {
-	s.mu.Lock()
-	all, over := s.table.Look(now, heavy.Window)
-	s.mu.Unlock()
-	found := map[netip.Prefix]*TopSource{}
-	worst := map[netip.Prefix]uint64{}
-	for _, e := range all {
-		t := found[e.Key.source]
-		if t == nil {
-			t = &TopSource{Source: e.Key.source}
-			found[e.Key.source] = t
-		}
-		t.Passed += e.Passed + e.Watched
-		t.Watched += e.Watched
-		t.Dropped += e.Refused
-		t.Bytes += e.Bytes
-		if n := e.Refused + e.Watched; n > worst[e.Key.source] {
-			worst[e.Key.source], t.Rule, t.Reason = n, e.Key.rule, e.Key.reason
-		}
-	}
-	for _, t := range found {
-		out = append(out, *t)
-	}
-	slices.SortFunc(out, func(a, b TopSource) int {
-		return cmp.Or(cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(b.Passed, a.Passed), a.Source.Compare(b.Source))
-	})
-	return out, over
-}
-
-// samples returns the sample of the gate that is open now: was, if it still is
-// that. Nil while there is none.
-func (n *network) samples(was *maps.Samples) (*maps.Samples, error) {
+// samples returns those of the gate that is open, which may be old.
+func (n *network) samples(old *maps.Samples) (*maps.Samples, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if was != nil && n.gate != nil && was.Of(n.gate) {
-		return was, nil
+	if old != nil && n.gate != nil && old.Of(n.gate) {
+		return old, nil
 	}
-	if was != nil {
-		was.Close()
+	if old != nil {
+		old.Close()
 	}
 	if n.gate == nil {
 		return nil, nil
@@ -157,66 +151,142 @@ func (n *network) samples(was *maps.Samples) (*maps.Samples, error) {
 	return n.gate.Samples()
 }
 
-// top says who sent most.
-func (d *daemon) top(ctx context.Context) Top {
-	sources, span := d.sources.look(d.now().Sub(d.started))
-	if len(sources) > mostTop { // half of those refused most, and half of those that sent most
-		rest := sources[mostTop/2:]
-		slices.SortFunc(rest, func(a, b TopSource) int { return cmp.Compare(b.Passed+b.Dropped, a.Passed+a.Dropped) })
-		sources = sources[:mostTop]
-	}
-	clients, spanHTTP := d.http.heaviest(ctx)
-	t := Top{Span: span.Seconds(), Sources: append([]TopSource{}, sources...), Clients: clients, HTTP: spanHTTP.Seconds()}
-	d.sources.mu.Lock()
-	t.Sampled, t.Lost = d.sources.read, d.sources.lost
-	d.sources.mu.Unlock()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, s := range t.Sources {
-		if r, ok := d.policy.find(s.Rule); ok && r.aside == "" {
-			t.Sources[i].FullIn = d.network.fullIn(r.Rule, s.Source.Addr()).Milliseconds()
+// fullIn fills in how long buckets of the network gate need to be full again.
+func (n *network) fullIn(rows []TopRow, rules []liveRule) {
+	byName := map[string]config.Rule{}
+	for _, r := range rules {
+		if r.Gate == config.GateNetwork {
+			byName[r.Name] = r.Rule
 		}
 	}
-	return t
-}
-
-func (n *network) fullIn(r config.Rule, source netip.Addr) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.gate == nil {
-		return 0
+		return
 	}
-	left, _ := n.gate.FullIn(r, source)
-	return left
+	for i := range rows {
+		if r, ok := byName[rows[i].Rule]; ok {
+			if left, ok := n.gate.FullIn(r, rows[i].Source.Addr()); ok {
+				rows[i].FullIn = left.Seconds()
+			}
+		}
+	}
 }
 
-// heaviest returns who asked most of the HTTP gate, those first that were refused
-// most.
-func (h *httpGate) heaviest(ctx context.Context) ([]l7.Heavy, time.Duration) {
-	h.count(ctx)
+// top is who does most at both gates.
+func (d *daemon) top(ctx context.Context, window time.Duration, most int) Top {
+	requests := d.http.top(ctx, l7.TopQuery{Window: window, Most: most})
+	now := d.now()
+	all, over := d.heavy.look(now, window)
+	var out Top
+	for _, e := range all[:min(len(all), most)] {
+		out.Rows = append(out.Rows, TopRow{
+			Gate: string(config.GateNetwork), Rule: e.Key.rule, Reason: e.Key.reason, Source: e.Key.source,
+			Verdicts: Verdicts{e.Passed, e.Refused, e.Watched}, Bytes: e.Bytes, Seconds: over.Seconds(),
+		})
+	}
+	d.mu.Lock()
+	rules := d.policy.rules
+	d.mu.Unlock()
+	d.network.fullIn(out.Rows, rules)
+	for _, x := range requests.Heavy {
+		row := TopRow{
+			Gate: string(config.GateHTTP), Rule: x.Rule, Key: x.Key, Owner: x.Owner, User: x.User, Tenant: x.Tenant,
+			Verdicts: Verdicts{x.Passed, x.Refused, x.Watched}, Seconds: requests.Over.Seconds(), FullIn: x.FullIn.Seconds(),
+		}
+		if row.Rule == "" {
+			row.Reason = "block"
+		}
+		if x.Client.IsValid() {
+			row.Source = maps.SourcePrefix(x.Client)
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	sortTop(out.Rows)
+	out.Rows = slices.Clip(out.Rows[:min(len(out.Rows), most)])
+	d.heavy.mu.Lock()
+	out.Lost = d.heavy.lost
+	d.heavy.mu.Unlock()
+	if out.Rows == nil {
+		out.Rows = []TopRow{}
+	}
+	return out
+}
+
+// sortTop puts the most refused in a second first, as the two gates may know of
+// different times.
+func sortTop(rows []TopRow) {
+	rate := func(n uint64, r TopRow) float64 { return float64(n) / max(r.Seconds, 1) }
+	slices.SortStableFunc(rows, func(a, b TopRow) int {
+		return cmp.Or(
+			cmp.Compare(rate(b.Refused, b), rate(a.Refused, a)),
+			cmp.Compare(rate(b.Watched, b), rate(a.Watched, a)),
+			cmp.Compare(rate(b.Passed, b), rate(a.Passed, a)),
+		)
+	})
+}
+
+// top asks the child; where there is none it is what the last one said when it
+// was stopped.
+func (h *httpGate) top(ctx context.Context, q l7.TopQuery) l7.Top {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]l7.Heavy{}, h.counts.heaviest...), h.counts.heavySpan
+	c, last := h.child, h.lastTop
+	h.mu.Unlock()
+	if c == nil {
+		return last
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	a, err := c.ask(ctx, order{Do: orderTop, Top: &q}, nil)
+	if err != nil || a.Top == nil {
+		return l7.Top{}
+	}
+	a.Top.Heavy = a.Top.Heavy[:min(len(a.Top.Heavy), max(q.Most, 0))]
+	return *a.Top
 }
 
 func (d *daemon) handleTop(m *http.ServeMux) {
-	m.Handle("GET /v1/top", answerWith(d.log, func(r *http.Request) (any, error) { return d.top(r.Context()), nil }))
+	m.Handle("GET /v1/top", answerWith(d.log, func(r *http.Request) (any, error) {
+		window, most := topWindow, mostTop
+		if s := r.URL.Query().Get("window"); s != "" {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 1 || n > int(heavy.Window/time.Second) {
+				return nil, badInput("window=%s: give seconds from 1 to 60", s)
+			}
+			window = time.Duration(n) * time.Second
+		}
+		if s := r.URL.Query().Get("most"); s != "" {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 1 || n > mostTop {
+				return nil, badInput("most=%s: give a number from 1 to %d", s, mostTop)
+			}
+			most = n
+		}
+		return d.top(r.Context(), window, most), nil
+	}))
 }
 
-// seenIn counts the sources of the last minute, as far as they are among the
-// heaviest, that p covers, and how many of them are vouched for.
-func (d *daemon) seenIn(p netip.Prefix) (sources, vouched int) {
-	all, _ := d.sources.look(d.now().Sub(d.started))
-	known := map[netip.Addr]bool{}
+// seenIn counts the sources and clients of the last minute that p covers, as far
+// as they are among those known, and how many of them are vouched for.
+func (d *daemon) seenIn(ctx context.Context, p netip.Prefix) (sources, vouched int) {
+	seen := map[netip.Prefix]bool{}
+	all, _ := d.heavy.look(d.now(), heavy.Window)
+	for _, e := range all {
+		seen[e.Key.source] = true
+	}
+	for _, a := range d.http.top(ctx, l7.TopQuery{Clients: true}).Clients {
+		seen[maps.SourcePrefix(a)] = true
+	}
+	known := map[netip.Prefix]bool{}
 	if v, err := d.network.vouches(); err == nil {
-		for _, v := range v.Vouches {
-			known[v.Source] = true
+		for _, x := range v.Vouches {
+			known[maps.SourcePrefix(x.Source)] = true
 		}
 	}
-	for _, s := range all {
-		if p.Overlaps(s.Source) {
+	for s := range seen {
+		if p.Overlaps(s) {
 			sources++
-			if known[s.Source.Addr()] {
+			if known[s] {
 				vouched++
 			}
 		}

@@ -123,9 +123,9 @@ func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 		return false
 	}
 	now := p.gate.now()
-	verdict := d.judge(policy, r, &v.asker, now)
-	p.gate.weigh(policy, verdict, &v.asker, d, now)
-	switch verdict {
+	became := d.judge(policy, r, &v.asker, now)
+	p.gate.saw(r, d, &v.asker, now, became)
+	switch became {
 	case refused:
 		v.verdict = verdictRefused
 		v.refuse(r, d)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/fleet"
-	"github.com/headgate/headgate/internal/heavy"
 	"github.com/headgate/headgate/limit"
 )
 
@@ -63,9 +62,9 @@ type Gate struct {
 	headerTime time.Duration
 	proxyTime  time.Duration // for a header of the PROXY protocol
 
-	blur   blur // of partition keys
-	access *accessLog
-	heavy  heavySenders
+	blur    blur // of partition keys
+	access  *accessLog
+	watcher *watcher
 
 	mu      sync.Mutex
 	sealing Policy // Host and Secret that seal was made from
@@ -88,9 +87,8 @@ func New(log *slog.Logger) *Gate {
 		blur:        newBlur(),
 		log:         log,
 		connections: newConnections(), ended: newEnded(), deafTime: deafTime, drainTime: drainTime, bodyIdle: bodyIdle, headerTime: headerTimeout, proxyTime: headerTimeout,
-		store:   limit.NewStore(limit.DefaultMemory),
-		access:  newAccessLog(),
-		heavy:   heavySenders{table: heavy.New[heavyKey](heaviest)},
+		store:  limit.NewStore(limit.DefaultMemory),
+		access: newAccessLog(), watcher: newWatcher(),
 		servers: map[*http.Server]struct{}{},
 		stop:    make(chan struct{}),
 	}

@@ -72,7 +72,7 @@ func (l list) put(ctx context.Context, e *env, arg string, f entryFlags) error {
 	}
 	fmt.Fprintf(e.out, "%s %s %s%s%s\n", l.done, address(p), lasting(r.Entry), reached(r.Fleet), note)
 	if r.Sources > 0 {
-		fmt.Fprintf(e.out, "  covers %s seen in the last minute, %d vouched for (undo: headgate undo)\n", plural(r.Sources, "source"), r.Vouched)
+		fmt.Fprintf(e.out, "  covers %s seen in the last minute, %d vouched for; undo: headgate %s %s%s\n", plural(r.Sources, "source"), r.Vouched, l.undo, address(p), map[bool]string{true: " --all-hosts"}[f.all])
 	}
 	e.warnFleet(r.Fleet)
 	e.warn(r.Warnings)

@@ -111,7 +111,7 @@ Without a command it shows what the daemon does right now.`,
 		newBlock(e), newUnblock(e), newBlocks(e),
 		newAllow(e), newDisallow(e), newAllows(e), newVouch(e), newUnvouch(e), newVouches(e),
 		newReload(e), newReattach(e), newApply(e), newConfirm(e), newRollback(e), newUndo(e), newHistory(e),
-		newPanic(e), newDetach(e), newDoctor(e), newVersion(e), newHTTPGate(e), newHTTPLauncher(),
+		newTop(e), newEvents(e), newCapture(e), newPanic(e), newDetach(e), newDoctor(e), newVersion(e), newHTTPGate(e), newHTTPLauncher(),
 	)
 	return root
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,19 +62,48 @@ func showStatus(ctx context.Context, e *env, hints bool) error {
 	}
 	e.warn(append(st.Config.Warnings, st.Network.Warnings...))
 	if hints {
-		if t, err := e.top(ctx); err == nil && len(t.Sources)+len(t.Clients) > 0 {
-			fmt.Fprintln(e.out)
-			printTop(e, t, topHint)
-		}
-		fmt.Fprint(e.out, `
-next: headgate blocks                    what is dropped by prefix
-      headgate block PREFIX --for 10m    drop one more
-      headgate top                       who sends and asks most
-      headgate rule add NAME --help      limit what comes too often
-      headgate help                      everything else
-`)
+		worst := printHeaviest(ctx, e)
+		printNext(e, worst)
 	}
 	return nil
+}
+
+// topHint is how many of the heaviest the bare command shows.
+const topHint = 5
+
+// printHeaviest shows who is heaviest, and returns a source that is refused more
+// than any other, if one is.
+func printHeaviest(ctx context.Context, e *env) (worst netip.Prefix) {
+	f := topFlags{window: "10s", sort: topSorts[0], most: topHint}
+	t, err := fetchTop(ctx, e, f, "/v1/top?window=10")
+	if err != nil || len(t.Rows) == 0 {
+		return worst
+	}
+	fmt.Fprintln(e.out)
+	table(e.out, topRows(t.Rows))
+	if r := t.Rows[0]; r.Refused > 0 && r.Reason != "block" {
+		worst = r.Source
+	}
+	return worst
+}
+
+// printNext says what may be typed next.
+func printNext(e *env, worst netip.Prefix) {
+	whom := "PREFIX"
+	if worst.IsValid() {
+		whom = address(worst)
+	}
+	rows := [][]string{
+		{"next: headgate top", "who sends and asks most, as it goes on"},
+		{"      headgate events -f", "what is refused, as it comes"},
+		{"      headgate block " + whom + " --for 10m", "drop all that comes from there"},
+		{"      headgate rule add NAME --help", "limit what comes too often"},
+		{"      headgate blocks", "what is dropped by prefix"},
+		{"      headgate undo", "take your last change back"},
+		{"      headgate help", "everything else"},
+	}
+	fmt.Fprintln(e.out)
+	table(e.out, rows)
 }
 
 func printHead(e *env, st daemon.Status) {

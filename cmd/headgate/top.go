@@ -1,186 +1,206 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/daemon"
-	"github.com/headgate/headgate/l7"
 )
 
-// topRows is how many of each gate's heaviest `top` shows, and topHint how many
-// the bare command does.
-const (
-	topRows = 10
-	topHint = 3
-)
+// topFlags say what top shows.
+type topFlags struct {
+	once   bool
+	window string
+	sort   string
+	gate   string
+	rule   string
+	most   int
+}
+
+// topSorts are the orders of top, the usual first.
+var topSorts = []string{"refused", "passed", "bytes", "full"}
 
 func newTop(e *env) *cobra.Command {
-	var every, by string
-	var rows int
+	var f topFlags
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show who sends and asks most, and who is refused most",
-		Long: `Shows who sent most packets and who asked most of the HTTP gate in the last
-minute, what was refused of it, by which rule, and how long the bucket takes to
-be full again if nothing more comes.
+		Short: "Show who sends and asks most, and who is refused",
+		Long: `Shows the heaviest sources, clients, API keys and users at both gates, by rule:
+what passes and is refused a second, and how long the bucket needs to be full
+again. A key is told by how its SHA-256 begins, as --key takes it elsewhere.
 
-Packets are estimated from a sample: of all while there are few, of about a
-thousand a second and CPU of any more. IPv6 sources are counted by their /64. Of
-API keys the first digits of their SHA-256 are shown.`,
+On a terminal it goes on until q, and a source can be blocked from it; elsewhere,
+or with --once, it prints one table. What it shows is sampled: exact up to about
+a thousand packets or requests a second on a CPU, an estimate above.`,
 		Example: `  headgate top
-  headgate top --every 2s --sort refused
-  headgate top -o json`,
+  headgate top --once --window 1m --rule login
+  headgate top --once --sort bytes -o json`,
 		Args: cobra.NoArgs,
 		RunE: work(func(cmd *cobra.Command, _ []string) error {
-			if by != "sent" && by != "refused" && by != "bytes" {
-				return badf("--sort %s: say sent, refused or bytes", by)
-			}
-			if rows < 1 {
-				return badf("--rows %d: say at least 1", rows)
-			}
-			if every == "" {
-				return showTop(cmd.Context(), e, by, rows)
-			}
-			d, err := config.ParseDuration(every)
+			q, err := f.query()
 			if err != nil {
-				return badf("--every: %w", err)
+				return err
 			}
-			return keepTop(cmd.Context(), e, by, rows, max(d, 100*time.Millisecond))
+			if t := terminalOf(e); t != nil && !f.once && e.output == "text" {
+				return watchTop(cmd.Context(), e, t, f, q)
+			}
+			return printTop(cmd.Context(), e, f, q)
 		}),
 	}
-	cmd.Flags().StringVar(&every, "every", "", "show it again each `time`, until interrupted: 2s")
-	cmd.Flags().StringVar(&by, "sort", "sent", "by `what`: sent, refused or bytes")
-	cmd.Flags().IntVar(&rows, "rows", topRows, "how many `lines` of each gate")
+	cmd.Flags().BoolVar(&f.once, "once", false, "print one table and end, also on a terminal")
+	cmd.Flags().StringVar(&f.window, "window", "10s", "over how `long`, 1s to 1m")
+	cmd.Flags().StringVar(&f.sort, "sort", topSorts[0], "`order`: refused, passed, bytes or full (the longest time until full)")
+	cmd.Flags().StringVar(&f.gate, "gate", "", "of one `gate` only: network or http")
+	cmd.Flags().StringVar(&f.rule, "rule", "", "of one `rule` only")
+	cmd.Flags().IntVarP(&f.most, "lines", "n", 20, "at most so `many`, 1 to 100")
 	return cmd
 }
 
-// keepTop shows it again and again, in place.
-func keepTop(ctx context.Context, e *env, by string, rows int, every time.Duration) error {
-	for {
-		if e.output != "json" {
-			fmt.Fprint(e.out, "\x1b[H\x1b[2J")
-		}
-		if err := showTop(ctx, e, by, rows); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(every):
-		}
+// query checks the flags and returns what to ask the daemon for.
+func (f *topFlags) query() (string, error) {
+	d, err := config.ParseDuration(f.window)
+	switch {
+	case err != nil:
+		return "", badf("--window: %w", err)
+	case d < time.Second || d > time.Minute:
+		return "", badf("--window %s: give 1s to 1m", f.window)
+	case !slices.Contains(topSorts, f.sort):
+		return "", badf("--sort %s: one of %s", f.sort, strings.Join(topSorts, ", "))
+	case f.gate != "" && f.gate != "network" && f.gate != "http":
+		return "", badf("--gate %s: network or http", f.gate)
+	case f.most < 1 || f.most > 100:
+		return "", badf("-n %d: give 1 to 100", f.most)
+	}
+	return "/v1/top?window=" + strconv.Itoa(int((d+time.Second-1)/time.Second)), nil
+}
+
+// fetchTop asks for the rows and picks those wanted, in their order.
+func fetchTop(ctx context.Context, e *env, f topFlags, query string) (daemon.Top, error) {
+	var t daemon.Top
+	if err := e.ask(ctx, http.MethodGet, query, nil, &t); err != nil {
+		return t, err
+	}
+	t.Rows = slices.DeleteFunc(t.Rows, func(r daemon.TopRow) bool {
+		return f.gate != "" && r.Gate != f.gate || f.rule != "" && r.Rule != f.rule
+	})
+	orderTop(t.Rows, f.sort)
+	t.Rows = t.Rows[:min(len(t.Rows), f.most)]
+	return t, nil
+}
+
+// orderTop sorts rows that come by refusals.
+func orderTop(rows []daemon.TopRow, by string) {
+	weight := map[string]func(daemon.TopRow) float64{
+		"passed": func(r daemon.TopRow) float64 { return perSecond(r.Passed+r.Watched, r) },
+		"bytes":  func(r daemon.TopRow) float64 { return perSecond(r.Bytes, r) },
+		"full":   func(r daemon.TopRow) float64 { return r.FullIn },
+	}[by]
+	if weight != nil {
+		slices.SortStableFunc(rows, func(a, b daemon.TopRow) int { return cmp.Compare(weight(b), weight(a)) })
 	}
 }
 
-func showTop(ctx context.Context, e *env, by string, rows int) error {
-	t, err := e.top(ctx)
+func printTop(ctx context.Context, e *env, f topFlags, query string) error {
+	t, err := fetchTop(ctx, e, f, query)
 	if err != nil {
 		return err
 	}
 	if done, err := e.asJSON(t); done {
 		return err
 	}
-	slices.SortStableFunc(t.Sources, func(a, b daemon.TopSource) int {
-		switch by {
-		case "refused":
-			return compare(b.Dropped, a.Dropped)
-		case "bytes":
-			return compare(b.Bytes, a.Bytes)
-		}
-		return compare(b.Passed+b.Dropped, a.Passed+a.Dropped)
-	})
-	if by != "refused" {
-		slices.SortStableFunc(t.Clients, func(a, b l7.Heavy) int { return compare(b.Passed+b.Refused, a.Passed+a.Refused) })
+	if len(t.Rows) == 0 {
+		fmt.Fprintf(e.out, "nobody sent or asked anything in the last %s\n", f.window)
+		return nil
 	}
-	printTop(e, t, rows)
+	table(e.out, topRows(t.Rows))
 	return nil
 }
 
-func compare(a, b uint64) int {
+// topRows are the rows of a table, with its head.
+func topRows(list []daemon.TopRow) [][]string {
+	rows := [][]string{{"GATE", "RULE", "WHO", "PASSED/s", "REFUSED/s", "FULL IN"}}
+	for _, r := range list {
+		rows = append(rows, topCells(r))
+	}
+	return rows
+}
+
+func topCells(r daemon.TopRow) []string {
+	rule := r.Rule
+	if rule == "" {
+		rule = "(" + r.Reason + ")"
+	}
+	refused := short(perSecond(r.Refused, r))
+	if r.Watched > 0 {
+		refused = strings.TrimPrefix(refused+"+", "0+") + short(perSecond(r.Watched, r)) + "w"
+	}
+	return []string{r.Gate, rule, whoIs(r), short(perSecond(r.Passed+r.Watched, r)), refused, fullIn(r.FullIn)}
+}
+
+// whoIs names whom a row is about.
+func whoIs(r daemon.TopRow) string {
+	var parts []string
+	if r.User != "" {
+		parts = append(parts, "user "+r.User)
+	}
+	if r.Key != "" {
+		key := "key " + r.Key
+		if r.Owner != "" {
+			key += " of " + r.Owner
+		}
+		parts = append(parts, key)
+	}
+	if r.Tenant != "" {
+		parts = append(parts, "tenant "+r.Tenant)
+	}
+	if r.Source.IsValid() {
+		parts = append(parts, address(r.Source))
+	}
+	if len(parts) == 0 {
+		return "everyone"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func perSecond(n uint64, r daemon.TopRow) float64 { return float64(n) / max(r.Seconds, 1) }
+
+// short writes a number in at most 5 characters.
+func short(x float64) string {
 	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+	case x == 0:
+		return "0"
+	case x < 9.95:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	case x < 9999.5:
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case x < 999.5e3:
+		return strconv.FormatFloat(x/1e3, 'f', 0, 64) + "k"
+	case x < 999.5e6:
+		return strconv.FormatFloat(x/1e6, 'f', 1, 64) + "M"
 	}
-	return 0
+	return strconv.FormatFloat(x/1e9, 'f', 1, 64) + "G"
 }
 
-func (e *env) top(ctx context.Context) (daemon.Top, error) {
-	var t daemon.Top
-	err := e.ask(ctx, http.MethodGet, "/v1/top", nil, &t)
-	return t, err
-}
-
-// printTop prints the heaviest of both gates, as many lines of each at most.
-func printTop(e *env, t daemon.Top, most int) {
-	if len(t.Sources) > 0 {
-		rows := [][]string{{"SOURCE", "PACKETS/S", "PASSED", "DROPPED", "BIT/S", "WHY", "BUCKET FULL IN"}}
-		for _, s := range t.Sources[:min(most, len(t.Sources))] {
-			why := s.Reason
-			if s.Rule != "" {
-				why = "rule " + s.Rule
-			}
-			full := ""
-			if s.FullIn > 0 {
-				full = daemon.Span((s.FullIn + 999) / 1000)
-			}
-			rows = append(rows, []string{
-				address(s.Source), perSecond(s.Passed+s.Dropped, t.Span), strconv.FormatUint(s.Passed, 10),
-				strconv.FormatUint(s.Dropped, 10), perSecond(8*s.Bytes, t.Span), why, full,
-			})
-		}
-		table(e.out, rows)
-	}
-	if len(t.Clients) > 0 {
-		if len(t.Sources) > 0 {
-			fmt.Fprintln(e.out)
-		}
-		rows := [][]string{{"WHO ASKS", "REQUESTS/S", "PASSED", "REFUSED", "RULE"}}
-		for _, c := range t.Clients[:min(most, len(t.Clients))] {
-			rows = append(rows, []string{
-				whoAsks(c), perSecond(c.Passed+c.Refused, t.HTTP), strconv.FormatUint(c.Passed, 10), strconv.FormatUint(c.Refused, 10), c.Rule,
-			})
-		}
-		table(e.out, rows)
-	}
-	if len(t.Sources)+len(t.Clients) == 0 {
-		fmt.Fprintln(e.out, "nobody sent or asked anything in the last minute")
-	}
-	if t.Lost > 0 {
-		fmt.Fprintf(e.out, "of the sample %d packets came too fast to be counted, %d were\n", t.Lost, t.Sampled)
-	}
-}
-
-func whoAsks(c l7.Heavy) string {
+// fullIn writes how long a bucket needs to be full again.
+func fullIn(seconds float64) string {
 	switch {
-	case c.Client.IsValid():
-		return address(c.Client)
-	case c.User != "":
-		return "user " + c.User
-	case c.Owner != "":
-		return "key " + c.Key + " of " + c.Owner
+	case seconds <= 0:
+		return "-"
+	case seconds < 1:
+		return "<1s"
 	}
-	return "key " + c.Key
+	return daemon.Span(int64(seconds + 0.999))
 }
 
-// perSecond writes a rate shortly: 12, 3.4k, 1.2M.
-func perSecond(n uint64, span float64) string {
-	r := float64(n) / max(span, 1)
-	for _, unit := range []struct {
-		from float64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if r >= unit.from {
-			return strconv.FormatFloat(r/unit.from, 'f', 1, 64) + unit.name
-		}
-	}
-	return strconv.FormatFloat(r, 'f', 0, 64)
-}
+// topSource is the prefix that a block of a row would cover.
+func topSource(r daemon.TopRow) (netip.Prefix, bool) { return r.Source, r.Source.IsValid() }

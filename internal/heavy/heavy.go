@@ -162,11 +162,13 @@ func (t *Table[K]) Look(now, window time.Duration) (all []Entry[K], over time.Du
 	return all, min(now, time.Duration(back-1)*slice+now%slice)
 }
 
-// Sort puts those first that were refused most, then those that did most.
+// Sort puts those first that were refused most, then those that would have been,
+// then those that did most.
 func Sort[K comparable](all []Entry[K]) {
 	slices.SortFunc(all, func(a, b Entry[K]) int {
 		return cmp.Or(
-			cmp.Compare(b.Refused+b.Watched, a.Refused+a.Watched),
+			cmp.Compare(b.Refused, a.Refused),
+			cmp.Compare(b.Watched, a.Watched),
 			cmp.Compare(b.Total(), a.Total()),
 		)
 	})

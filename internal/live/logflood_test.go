@@ -139,28 +139,30 @@ rules:
 func (h *host) tops() {
 	h.t.Helper()
 	var top daemon.Top
-	if err := json.Unmarshal([]byte(h.do("top", "-o", "json")), &top); err != nil {
+	if err := json.Unmarshal([]byte(h.do("top", "--window", "1m", "-n", "100", "-o", "json")), &top); err != nil {
 		h.t.Fatal(err)
 	}
-	if len(top.Sources) == 0 || len(top.Clients) == 0 {
-		h.t.Fatalf("top tells of nobody: %+v", top)
+	of := func(gate, source string) daemon.TopRow {
+		i := slices.IndexFunc(top.Rows, func(r daemon.TopRow) bool {
+			return r.Gate == gate && r.Source.Addr().String() == source && r.Refused > 0
+		})
+		if i < 0 {
+			h.t.Fatalf("top does not tell of %s at the %s gate: %+v", source, gate, top.Rows)
+		}
+		return top.Rows[i]
 	}
-	i := slices.IndexFunc(top.Sources, func(s daemon.TopSource) bool { return s.Source.Addr().String() == "203.0.113.5" })
-	if i < 0 {
-		h.t.Fatalf("top does not tell of 203.0.113.5: %+v", top.Sources)
+	if r := of("network", "203.0.113.5"); r.Reason != "block" || r.Bytes < 42*r.Refused {
+		h.t.Errorf("of 203.0.113.5 top tells %+v", r)
 	}
-	if s := top.Sources[i]; s.Reason != "block" || s.Dropped == 0 || s.Bytes < 42*s.Dropped {
-		h.t.Errorf("of 203.0.113.5 top tells %+v", s)
-	}
-	if c := top.Clients[0]; c.Client.Addr() != h.link.Peer.IPv4 || c.Rule != "search" || c.Refused == 0 {
-		h.t.Errorf("the heaviest client is %+v", c)
+	if r := of("http", h.link.Peer.IPv4.String()); r.Rule != "search" || r.FullIn <= 0 {
+		h.t.Errorf("of the client top tells %+v", r)
 	}
 	for _, words := range [][]string{{"top"}, {}} {
-		if out := h.do(words...); !strings.Contains(out, "203.0.113.5") || !strings.Contains(out, "WHO ASKS") {
+		if out := h.do(words...); !strings.Contains(out, "203.0.113.5") || !strings.Contains(out, "FULL IN") {
 			h.t.Errorf("headgate %v:\n%s", words, out)
 		}
 	}
-	if out := h.do("block", "203.0.113.0/24", "--for", "1s"); !strings.Contains(out, "covers 4 sources seen in the last minute, 0 vouched") {
+	if out := h.do("block", "203.0.113.0/24", "--for", "1s"); !strings.Contains(out, "covers 4 sources seen in the last minute, 0 vouched for; undo: headgate unblock 203.0.113.0/24") {
 		h.t.Errorf("block says: %s", out)
 	}
 }
