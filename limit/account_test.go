@@ -197,22 +197,3 @@ func TestNoRoomNoAccount(t *testing.T) {
 		t.Errorf("%d refused for want of room", refused)
 	}
 }
-
-// What a key takes in each kind of state, arrays and what lies beside them.
-func TestBytesOfEachKind(t *testing.T) {
-	most := map[string]uint64{
-		"token-bucket": 64, "fixed-window": 80, "quota": 80, // 32 and 40 bytes at 1/2 to 3/4 full
-		"sliding-log": 220, "sliding-counter": 480,
-	}
-	for name, l := range kinds(t, 100) {
-		s := NewStore(1 << 30)
-		for i := range uint64(100_000) {
-			(&inStore{s: s, k: s.numbered(i), l: l}).take(1)
-		}
-		st := s.Stats()
-		t.Logf("%s: %d bytes a key", name, st.Bytes/st.Keys)
-		if st.Keys != 100_000 || st.Bytes/st.Keys > most[name] {
-			t.Errorf("%s: %d bytes a key, want at most %d", name, st.Bytes/st.Keys, most[name])
-		}
-	}
-}

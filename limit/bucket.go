@@ -200,5 +200,3 @@ func (b *Bucket) firm(now Ticks) bool {
 	debt := b.debt(now)
 	return debt > 0 && (b.burst < 0 || float32(debt)+b.cost > b.burst)
 }
-
-func (b *Bucket) weight() int { return 0 }

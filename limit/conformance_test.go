@@ -249,7 +249,10 @@ func mustRate(t testing.TB, amount int64, per time.Duration, burst int64) Limit 
 	return l
 }
 
-func mustWindow(t testing.TB, a Algorithm, n int64, per time.Duration) Limit {
+func mustWindow(t interface {
+	Helper()
+	Fatal(...any)
+}, a Algorithm, n int64, per time.Duration) Limit {
 	t.Helper()
 	l, err := NewWindow(a, n, per)
 	if err != nil {

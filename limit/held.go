@@ -45,5 +45,3 @@ func (h *held) used(now Ticks) float32 {
 }
 
 func (h *held) firm(now Ticks) bool { return h.used(now) == 1 }
-
-func (h *held) weight() int { return 0 }

@@ -18,7 +18,7 @@ const (
 )
 
 const (
-	// MaxLog is the largest limit that a sliding log is kept for: it holds 8
+	// MaxLog is the largest limit that a sliding log is kept for: it holds 2
 	// bytes an admission for each client.
 	MaxLog = 10_000
 
@@ -171,5 +171,4 @@ type state interface {
 type kept interface {
 	used(now Ticks) float32 // share of the limit in use; 0: worth nothing
 	firm(now Ticks) bool    // it refuses now, or has refused since it was last worth nothing
-	weight() int            // bytes held outside of it
 }

@@ -223,8 +223,6 @@ func (n *Line) firm(now Ticks) bool {
 	return n.is(denied) && Until(n.until, now) > 0 || n.is(pressed)
 }
 
-func (n *Line) weight() int { return 0 }
-
 // narrow returns n as a line keeps it: one that is larger is used up and asked
 // for again sooner.
 func narrow(n int64) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }

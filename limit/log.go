@@ -1,23 +1,43 @@
 package limit
 
-// Log is a sliding log: the moment of each admission of the last window. It is
-// exact: of any half-open window (t−window, t] it admits at most N, and one
-// that was admitted exactly a window ago no longer counts. The zero value is
-// empty. A log takes 8 bytes an admission, at most N.
+import "encoding/binary"
+
+// Log is a sliding log: the moment of each admission of the last window. Of any
+// half-open window (t−window, t] it admits at most N. One that was admitted
+// exactly a window ago no longer counts, or, unless it is the newest, up to a
+// step of the grid later: 1 to 2 ms of a minute. The zero value is empty. A log
+// takes 36 bytes and 2 an admission, at most N.
 type Log struct {
-	ring   []Ticks // oldest at head
-	head   int
-	n      int
-	free   Ticks   // when the newest leaves the window
-	share  float32 // of the limit, when last charged
-	denied bool    // it has refused since it was last empty
+	grid
+	ring []byte // a place of 2 bytes an admission, oldest at head
+	head int
+	n    int
+}
+
+const (
+	logSize = headSize + 2 // of a record, without its ring
+	logMask = 1<<15 - 1    // how many are in it
+)
+
+// slot returns where the i-th oldest admission is in the ring.
+func (g *Log) slot(i int) []byte {
+	at := 2 * (g.head + i)
+	if at >= len(g.ring) {
+		at -= len(g.ring)
+	}
+	return g.ring[at : at+2]
 }
 
 // at returns the moment of the i-th oldest admission.
-func (g *Log) at(i int) Ticks { return g.ring[(g.head+i)%len(g.ring)] }
+func (g *Log) at(i int) Ticks { return g.moment(binary.LittleEndian.Uint16(g.slot(i))) }
+
+func (g *Log) put(i int, moment Ticks) { binary.LittleEndian.PutUint16(g.slot(i), g.place(moment)) }
 
 // expire forgets what has left the window.
 func (g *Log) expire(now Ticks, l *Limit) {
+	if g.expired(now, l.window) {
+		return
+	}
 	for g.n > 0 && Until(g.at(0)+l.window, now) == 0 {
 		g.drop()
 	}
@@ -26,7 +46,9 @@ func (g *Log) expire(now Ticks, l *Limit) {
 
 // drop forgets the oldest.
 func (g *Log) drop() {
-	g.head = (g.head + 1) % len(g.ring)
+	if g.head++; 2*g.head == len(g.ring) {
+		g.head = 0
+	}
 	g.n--
 }
 
@@ -51,27 +73,42 @@ func (g *Log) charge(now Ticks, l *Limit) {
 	for int64(g.n) >= l.most {
 		g.drop()
 	}
-	if g.n == len(g.ring) {
-		g.grow(int(l.most))
+	if 2*g.n == len(g.ring) {
+		g.grow(2 * max(min(max(4, 2*g.n), int(l.most)), g.n+1))
 	}
 	if g.n > 0 {
 		// Callers read the clock before they get here: keep the order.
-		now += Until(g.at(g.n-1), now)
+		now += Until(g.newest, now)
 	}
-	g.ring[(g.head+g.n)%len(g.ring)] = now
+	g.fit(now, l)
+	g.newest = now
+	g.put(g.n, now)
 	g.n++
 	g.note(l)
 }
 
-// note keeps what the table asks for.
-func (g *Log) note(l *Limit) {
+// fit chooses the grid of l's window, or a coarser one where the log reaches
+// further back from newest.
+func (g *Log) fit(newest Ticks, l *Limit) {
+	span := l.window
 	if g.n > 0 {
-		g.free = g.at(g.n-1) + l.window
+		span = max(span, newest-g.at(0))
 	}
-	g.share = float32(g.n) / float32(l.most)
+	to := *g
+	if to.shift = shiftFor(span); to.shift == g.shift {
+		return
+	}
+	for i := range g.n {
+		to.put(i, g.at(i))
+	}
+	g.shift = to.shift
 }
 
-func (g *Log) deny() { g.denied = true }
+// note keeps what the table asks for.
+func (g *Log) note(l *Limit) {
+	g.lasts(l.window)
+	g.share = float32(g.n) / float32(l.most)
+}
 
 // giveBack forgets the newest: what it gives lasts as long as it can. What a
 // lowered limit is exceeded by is forgotten on top, lest the gift vanish in it.
@@ -80,49 +117,56 @@ func (g *Log) giveBack(now Ticks, l *Limit, n int64) int64 {
 	g.n = int(min(int64(g.n), l.most))
 	n = min(n, int64(g.n))
 	g.n -= int(n)
+	if g.n > 0 {
+		newest := g.at(g.n - 1)
+		g.fit(g.newest, l)
+		g.newest = newest
+	}
 	g.denied = false
 	g.note(l)
 	return n
 }
 
-// grow doubles the ring, up to most where that suffices: few clients come near
-// their limit.
-func (g *Log) grow(most int) {
-	ring := make([]Ticks, g.larger(most))
+// grow moves the log into a larger ring of so many bytes.
+func (g *Log) grow(size int) { g.move(make([]byte, size)) }
+
+func (g *Log) move(ring []byte) {
 	for i := range g.n {
-		ring[i] = g.at(i)
+		copy(ring[2*i:], g.slot(i))
 	}
 	g.ring, g.head = ring, 0
 }
 
-func (g *Log) larger(most int) int { return max(min(max(4, 2*g.n), most), g.n+1) }
-
-// grows returns how many bytes more one more request takes.
-func (g *Log) grows(l *Limit) int {
-	if g.n < len(g.ring) || int64(g.n) >= l.most {
-		return 0
-	}
-	return 8 * (g.larger(int(l.most)) - len(g.ring))
-}
-
 func (g *Log) answer(now Ticks, l *Limit) Answer {
-	a := Answer{
-		Wait: g.wait(now, l), Under: g.until(now, l, l.quota),
-		Remaining: max(0, l.quota-int64(g.n)), Over: int64(g.n) > l.quota,
+	a := Answer{Wait: g.wait(now, l), Remaining: max(0, l.quota-int64(g.n)), Over: int64(g.n) > l.quota}
+	if a.Under = a.Wait; l.quota != l.most {
+		a.Under = g.until(now, l, l.quota)
 	}
 	if g.n > 0 {
-		a.Reset = Until(g.at(g.n-1)+l.window, now)
+		a.Reset = Until(g.newest+l.window, now)
 	}
 	return a
 }
 
-func (g *Log) used(now Ticks) float32 {
-	if g.n == 0 || Until(g.free, now) == 0 {
-		return 0
-	}
-	return g.share
+// room returns how large a record has to be for one more request.
+func (g *Log) room(now Ticks, l *Limit) int {
+	g.expire(now, l)
+	return logSize + 2*min(g.n+1, int(l.most))
 }
 
-func (g *Log) firm(now Ticks) bool { return g.used(now) > 0 && (g.denied || g.share >= 1) }
+func (g *Log) load(r record) {
+	g.n = int(g.grid.load(r) & logMask)
+	g.head = int(binary.LittleEndian.Uint16(r[headSize:]))
+	g.ring = r[logSize : len(r)&^1]
+}
 
-func (g *Log) weight() int { return 8 * len(g.ring) }
+func (g *Log) save(r record) {
+	if ring := r[logSize:]; len(g.ring) == 0 || &g.ring[0] != &ring[0] {
+		g.move(ring[:len(ring)&^1])
+	}
+	if g.n == 0 {
+		g.share = 0
+	}
+	g.grid.save(r, uint32(g.n))
+	binary.LittleEndian.PutUint16(r[headSize:], uint16(g.head))
+}

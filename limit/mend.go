@@ -10,6 +10,7 @@ func (s *Store) Look(now Ticks, k Key, l *Limit) (a Answer, known bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if st := sh.state(k, l.kind()); st != nil {
+		defer sh.keep(l.kind())
 		return st.answer(now, l), true
 	}
 	return Answer{Remaining: l.quota}, false
@@ -42,6 +43,7 @@ func (s *Store) Grant(now Ticks, k Key, l *Limit, n int64) int64 {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if st := sh.state(k, l.kind()); st != nil && n > 0 {
+		defer sh.keep(l.kind())
 		return st.giveBack(now, l, n)
 	}
 	return 0

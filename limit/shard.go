@@ -32,21 +32,17 @@ func (sh *shard) state(k Key, a Algorithm) state {
 // holds reports whether c can be charged to a state of its own: to st, or to a
 // new one where that is nil.
 func (sh *shard) holds(now Ticks, c *Charge, st state) (ok bool) {
-	if st != nil {
-		if c.Limit.kind() != SlidingLog {
-			return true
-		}
-		by := st.(*Log).grows(c.Limit)
-		return by == 0 || sh.logs.extends(c.Key, by, now)
+	switch kind := c.Limit.kind(); {
+	case kind == SlidingLog:
+		return sh.logs.holds(now, c.Key, c.Limit)
+	case kind == SlidingCounter:
+		return sh.counters.holds(now, c.Key, c.Limit)
+	case st != nil:
+		return true
 	}
 	switch c.Limit.kind() {
 	case line:
 		_, ok = sh.lines.room(c.Key, now)
-	case SlidingLog:
-		_, ok = sh.logs.room(c.Key, now)
-		ok = ok && sh.logs.extends(c.Key, new(Log).grows(c.Limit), now)
-	case SlidingCounter:
-		_, ok = sh.counters.room(c.Key, now)
 	case FixedWindow, Quota:
 		_, ok = sh.tallies.room(c.Key, now)
 	default:
@@ -66,21 +62,9 @@ func (sh *shard) charge(now Ticks, c *Charge) bool {
 		c.charge(now, s)
 		sh.note(now, c, s)
 	case SlidingLog:
-		s := sh.logs.put(c.Key, now)
-		if s == nil {
-			return false
-		}
-		before := s.weight()
-		c.charge(now, s)
-		if by := s.weight() - before; by > 0 {
-			sh.logs.grew(c.Key, by, now)
-		}
+		return sh.logs.charge(now, c)
 	case SlidingCounter:
-		s := sh.counters.put(c.Key, now)
-		if s == nil {
-			return false
-		}
-		c.charge(now, s)
+		return sh.counters.charge(now, c)
 	case FixedWindow, Quota:
 		s := sh.tallies.put(c.Key, now)
 		if s == nil {
@@ -116,4 +100,15 @@ func (sh *shard) look(now Ticks, c *Charge) {
 		s.deny()
 	}
 	c.Answer = s.answer(now, c.Limit)
+	sh.keep(c.Limit.kind())
+}
+
+// keep keeps what was changed of the state that was found last.
+func (sh *shard) keep(a Algorithm) {
+	switch a {
+	case SlidingLog:
+		sh.logs.save()
+	case SlidingCounter:
+		sh.counters.save()
+	}
 }

@@ -19,8 +19,9 @@ const (
 // its bound, or that of the key's account, is reached, a new key takes the place
 // of one that is full again, else of one that has used least of its limit; that
 // is an eviction, and it gives the evicted key up to what it had used once more.
-// A key that is refused, or was since it was last full, is never evicted. Where
-// there is no place to take, the new key is charged to the bucket that its
+// A key that is refused, or was since it was last full, is never evicted. A log
+// or a counter that needs a larger record makes others give way as a new key does.
+// Where there is no place to take, the key is charged to the bucket that its
 // account keeps for all such keys: none passes uncounted.
 //
 // Three eighths of the memory are for token buckets, a quarter for logs, an
@@ -50,8 +51,8 @@ type Store struct {
 type shard struct {
 	mu       sync.Mutex
 	buckets  table[Bucket, *Bucket]
-	logs     table[Log, *Log]
-	counters table[Counter, *Counter]
+	logs     packed[Log, *Log]
+	counters packed[Counter, *Counter]
 	tallies  table[Tally, *Tally]
 	held     table[held, *held]
 	lines    table[Line, *Line]
@@ -99,12 +100,12 @@ func (sh *shard) bound(memory int, fleet bool) {
 	if fleet {
 		buckets, lines = memory*3/16, memory*3/16
 	}
-	sh.buckets.bound(buckets, false)
-	sh.lines.bound(lines, false)
-	sh.logs.bound(memory/4, true)
-	sh.counters.bound(memory/8, false)
-	sh.tallies.bound(memory/8, false)
-	sh.held.bound(memory/8, false)
+	sh.buckets.bound(buckets)
+	sh.lines.bound(lines)
+	sh.logs.bound(memory / 4)
+	sh.counters.bound(memory / 8)
+	sh.tallies.bound(memory / 8)
+	sh.held.bound(memory / 8)
 }
 
 // Key returns the key of parts in this store, in no account. See Hasher.Sum.

@@ -147,16 +147,6 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestBytesAKey(t *testing.T) {
-	s, l := NewStore(0), mustRate(t, 1, time.Hour, 1)
-	for i := range uint64(300_000) {
-		(&inStore{s: s, k: s.numbered(i), l: l}).take(0)
-	}
-	if st := s.Stats(); st.Keys != 300_000 || st.Bytes/st.Keys > 64 {
-		t.Fatalf("%d bytes a key, want at most 64", st.Bytes/st.Keys)
-	}
-}
-
 func TestHoldInStore(t *testing.T) {
 	s := NewStore(1 << 16)
 	for m := range uint64(MaxHeld) {

@@ -25,8 +25,6 @@ type table[S any, P interface {
 	n        int
 	hand     int // where the next eviction looks first
 	most     int // places
-	outside  int // bytes that states hold outside the array
-	spare    int // bytes that they may
 	evicted  uint64
 	accounts *accounts // nil: nothing is booked
 }
@@ -38,15 +36,10 @@ type place[S any] struct {
 
 func (t *table[S, P]) placeSize() int { return int(unsafe.Sizeof(place[S]{})) }
 
-func (t *table[S, P]) bytes() int { return len(t.places)*t.placeSize() + t.outside }
+func (t *table[S, P]) bytes() int { return len(t.places) * t.placeSize() }
 
-// bound sets the memory that the table may take. States that hold bytes
-// outside the array get three quarters for those.
-func (t *table[S, P]) bound(bytes int, outside bool) {
-	if outside {
-		t.spare = bytes * 3 / 4
-		bytes -= t.spare
-	}
+// bound sets the memory that the table may take.
+func (t *table[S, P]) bound(bytes int) {
 	t.most = max(smallest, bytes/t.placeSize())
 }
 
@@ -110,9 +103,9 @@ func (t *table[S, P]) put(k Key, now Ticks) *S {
 func (t *table[S, P]) room(k Key, now Ticks) (evict int, ok bool) {
 	switch {
 	case !t.account(k).fits(t.placeSize()):
-		evict = t.victim(now, Key{}, k.slot())
+		evict = t.victim(now, k.slot())
 	case t.full() && len(t.places) >= t.most:
-		evict = t.victim(now, Key{}, 0)
+		evict = t.victim(now, 0)
 	default:
 		return -1, true
 	}
@@ -154,7 +147,7 @@ func (t *table[S, P]) grow(now Ticks) {
 // rebuild moves what is worth keeping into a new array.
 func (t *table[S, P]) rebuild(size int, now Ticks) {
 	old := t.places
-	t.places, t.n, t.hand, t.outside = make([]place[S], size), 0, 0, 0
+	t.places, t.n, t.hand = make([]place[S], size), 0, 0
 	for i := range old {
 		if old[i].key == (Key{}) {
 			continue
@@ -162,19 +155,17 @@ func (t *table[S, P]) rebuild(size int, now Ticks) {
 		s := P(&old[i].state)
 		if s.used(now) > 0 {
 			*t.insert(old[i].key) = old[i].state
-			t.outside += s.weight()
 		} else {
-			t.book(old[i].key, -1, -t.placeSize()-s.weight())
+			t.book(old[i].key, -1, -t.placeSize())
 		}
 	}
 }
 
 // victim returns which place may be freed: the first of a sample that is worth
-// nothing, else its least used, but no firm one and not that of spared; -1 if
-// there is none. Where only is no 0, it is one of that account. If there is none
+// nothing, else its least used, but no firm one; -1 if there is none. Where only is no 0, it is one of that account. If there is none
 // the hand moves on, so that the next looks at others; else it stays, for another
 // call to find the same.
-func (t *table[S, P]) victim(now Ticks, spared Key, only uint16) int {
+func (t *table[S, P]) victim(now Ticks, only uint16) int {
 	size := sample
 	if only != 0 {
 		size = wideSample
@@ -186,7 +177,7 @@ func (t *table[S, P]) victim(now Ticks, spared Key, only uint16) int {
 			continue
 		}
 		seen++
-		if p.key == spared || only != 0 && p.key.slot() != only {
+		if only != 0 && p.key.slot() != only {
 			continue
 		}
 		used := P(&p.state).used(now)
@@ -214,9 +205,7 @@ func (t *table[S, P]) evict(i int, now Ticks) {
 
 // remove empties place i and moves up what was put behind it for want of room.
 func (t *table[S, P]) remove(i int) {
-	weight := P(&t.places[i].state).weight()
-	t.book(t.places[i].key, -1, -t.placeSize()-weight)
-	t.outside -= weight
+	t.book(t.places[i].key, -1, -t.placeSize())
 	t.n--
 	for j := t.next(i); t.places[j].key != (Key{}); j = t.next(j) {
 		// A state whose home lies behind the hole, cyclically in (i, j], would
@@ -229,26 +218,6 @@ func (t *table[S, P]) remove(i int) {
 		i = j
 	}
 	t.places[i] = place[S]{}
-}
-
-// extends reports whether the state of k may hold so many bytes more outside,
-// now or after evictions.
-func (t *table[S, P]) extends(k Key, by int, now Ticks) bool {
-	return t.account(k).fits(by) && (t.outside+by <= t.spare || t.victim(now, k, 0) >= 0)
-}
-
-// grew accounts for bytes more that k's state holds outside, and evicts others
-// until the table is within its bound again, or only firm ones are left.
-func (t *table[S, P]) grew(k Key, by int, now Ticks) {
-	t.outside += by
-	t.book(k, 0, by)
-	for t.outside > t.spare {
-		i := t.victim(now, k, 0)
-		if i < 0 {
-			return
-		}
-		t.evict(i, now)
-	}
 }
 
 // sweep drops what is worth nothing, and memory with it.
@@ -266,8 +235,8 @@ func (t *table[S, P]) sweep(now Ticks) {
 
 // shrink brings a table whose bound was lowered within it, the least used first.
 func (t *table[S, P]) shrink(now Ticks) {
-	for t.n*4 > t.most*3 || t.n > 0 && t.outside > t.spare {
-		i := t.victim(now, Key{}, 0)
+	for t.n*4 > t.most*3 {
+		i := t.victim(now, 0)
 		if i < 0 { // all are firm: memory is bounded all the same
 			for i = t.hand; t.places[i].key == (Key{}); {
 				i = t.next(i)

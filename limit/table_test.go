@@ -10,21 +10,19 @@ import (
 type mark struct {
 	value uint64
 	share float32
-	size  int
 
 	firmly bool
 }
 
 func (m *mark) used(Ticks) float32 { return m.share }
 func (m *mark) firm(Ticks) bool    { return m.firmly }
-func (m *mark) weight() int        { return m.size }
 
 type markTable = table[mark, *mark]
 
 // TestTableModel compares a table that is large enough with a Go map.
 func TestTableModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tab, model := markTable{most: 1 << 20, spare: 1 << 20}, map[Key]mark{}
+		tab, model := markTable{most: 1 << 20}, map[Key]mark{}
 		key := rapid.Custom(func(t *rapid.T) Key {
 			// Few homes, so that probing runs into others and around the end.
 			n := rapid.Uint64Range(1, 60).Draw(t, "key")
@@ -32,11 +30,8 @@ func TestTableModel(t *testing.T) {
 		})
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
-				k, v := key.Draw(t, "key"), mark{value: rapid.Uint64().Draw(t, "value"), share: 1, size: 3}
+				k, v := key.Draw(t, "key"), mark{value: rapid.Uint64().Draw(t, "value"), share: 1}
 				*tab.put(k, 0) = v
-				if _, had := model[k]; !had {
-					tab.grew(k, v.weight(), 0)
-				}
 				model[k] = v
 			},
 			"remove": func(t *rapid.T) {
@@ -48,8 +43,8 @@ func TestTableModel(t *testing.T) {
 			},
 			"sweep": func(*rapid.T) { tab.sweep(0) },
 			"": func(t *rapid.T) {
-				if tab.n != len(model) || tab.outside != 3*len(model) {
-					t.Fatalf("%d states with %d bytes, want %d", tab.n, tab.outside, len(model))
+				if tab.n != len(model) {
+					t.Fatalf("%d states, want %d", tab.n, len(model))
 				}
 				for k, v := range model {
 					if s := tab.find(k); s == nil || *s != v {
@@ -113,20 +108,5 @@ func TestTableEvictsLeastUsed(t *testing.T) {
 	}
 	if want := uint64(50_200 - tab.n); tab.evicted != want {
 		t.Fatalf("%d evictions counted, want %d", tab.evicted, want)
-	}
-}
-
-func TestTableBoundsOutside(t *testing.T) {
-	tab := markTable{}
-	tab.bound(40_000, true)
-	for i := range uint64(1000) {
-		*tab.put(Key{i + 1, i << 54}, 0) = mark{share: 1, size: 800}
-		tab.grew(Key{i + 1, i << 54}, 800, 0)
-		if tab.outside > 30_000 || tab.bytes() > 40_000 {
-			t.Fatalf("%d bytes, %d of them outside", tab.bytes(), tab.outside)
-		}
-	}
-	if tab.n != 37 {
-		t.Fatalf("%d states, want the 37 that fit", tab.n)
 	}
 }

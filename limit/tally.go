@@ -79,5 +79,3 @@ func (t *Tally) used(now Ticks) float32 {
 }
 
 func (t *Tally) firm(now Ticks) bool { return t.used(now) > 0 && (t.denied || t.share >= 1) }
-
-func (t *Tally) weight() int { return 0 }
