@@ -16,7 +16,7 @@ volatile const bool fixed_clock;	/* tests: controls.now is the time */
 static __always_inline __u64 clock_read(struct cpu *cpu, struct control *control)
 {
 	if (fixed_clock)
-		return control->now;
+		return cpu->now = control->now;
 	cpu->now = (bpf_ktime_get_ns() - epoch) << 6;
 	cpu->left = CLOCK_PACKETS;
 	return cpu->now;

@@ -114,10 +114,13 @@ static __always_inline int gate(struct xdp_md *ctx)
 	else if (p.shape & SHAPE_IP)
 		reason = judge_packet(ctx, &p, reason, cpu, control, now);
 	count_reason(cpu, reason, p.length);
-	if (sampler_due(sampler_of(cpu, reason), now))
-		sample_packet(ctx, &p, cpu, reason, now);
+	/* the clock's own memory: kept on the stack, the time would be too much for
+	 * Linux 6.1 there
+	 */
+	if (sampler_due(sampler_of(cpu, reason), cpu->now))
+		sample_packet(ctx, &p, cpu, reason);
 	if (!passes(reason) && READ(control->flags) & CONTROL_CAPTURE)
-		capture_frame(ctx, &p, cpu, reason, now);
+		capture_frame(ctx, &p, cpu, reason);
 	return passes(reason) ? XDP_PASS : XDP_DROP;
 }
 

@@ -204,8 +204,9 @@ static __always_inline struct prefix *prefix6_of(__u64 hi, __u64 lo,
 
 	if (!READ(control->prefixes6))
 		return NULL;
-	high = READ(control->short6);
 	group = bpf_map_lookup_elem(&roots6, &index);
+	/* read here, it needs no place on the stack during the look-up */
+	high = READ(control->short6);
 	if (group)
 		high |= READ(group->lengths[root % ROOT_GROUP]);
 	place = prefix6_find(hi, lo, READ(control->long6), high);

@@ -122,15 +122,16 @@ static __always_inline void sample_fill(struct sample *s, struct xdp_md *ctx,
 
 /* Global functions: the verifier walks each once. */
 __noinline int sample_packet(struct xdp_md *ctx, const struct packet *p, struct cpu *cpu,
-			     __u32 reason, __u64 now)
+			     __u32 reason)
 {
 	__u32 id = bpf_get_smp_processor_id();
 	struct sample_ring *ring = bpf_map_lookup_elem(&samples, &id);
 	struct sample *s;
-	__u64 n;
+	__u64 n, now;
 
 	if (!p || !cpu || !ring)
 		return 0;
+	now = cpu->now;
 	n = ring->written;
 	s = &ring->samples[n & (SAMPLES - 1)];
 	s->stands = sampler_take(sampler_of(cpu, reason), now, SAMPLE_SHIFT,
@@ -142,16 +143,17 @@ __noinline int sample_packet(struct xdp_md *ctx, const struct packet *p, struct 
 
 /* The first bytes of a dropped frame. */
 __noinline int capture_frame(struct xdp_md *ctx, const struct packet *p, struct cpu *cpu,
-			     __u32 reason, __u64 now)
+			     __u32 reason)
 {
 	__u32 id = bpf_get_smp_processor_id();
 	struct capture_ring *ring = bpf_map_lookup_elem(&captures, &id);
 	struct capture *c;
-	__u64 n;
+	__u64 n, now;
 	__u32 length;
 
-	if (!p || !cpu || !ring || !sampler_due(&ring->sampler, now))
+	if (!p || !cpu || !ring || !sampler_due(&ring->sampler, cpu->now))
 		return 0;
+	now = cpu->now;
 	n = ring->written;
 	c = &ring->captures[n & (CAPTURES - 1)];
 	c->sample.stands = sampler_take(&ring->sampler, now, CAPTURE_SHIFT, CAPTURE_STEPS,

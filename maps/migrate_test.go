@@ -392,7 +392,7 @@ func TestEveryMapIsCarried(t *testing.T) {
 	}
 	anew := []string{
 		"plans", "classes", "crossings", "interfaces", "limit_sets", "limits", "extras",
-		"roots4", "roots6", "own_addresses",
+		"roots4", "roots6", "own_addresses", "samples", "captures",
 	}
 	for name := range spec.Maps {
 		_, carried := carriers[name]
