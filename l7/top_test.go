@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"testing"
 	"time"
@@ -96,5 +97,22 @@ func TestGapWidens(t *testing.T) {
 		}
 		g.took(now)
 		now += limit.FromDuration(10 * time.Millisecond)
+	}
+}
+
+// What looking at a decision costs it.
+func BenchmarkSaw(b *testing.B) {
+	g := New(slog.New(slog.DiscardHandler))
+	p := benchPolicy(b, 8)
+	r := benchRequest(b)
+	var a asker
+	p.identify(r, &a)
+	d := newDecision(p)
+	defer d.release()
+	began := time.Now()
+	v := d.judge(p, r, &a, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		g.saw(r, d, &a, limit.FromDuration(time.Since(began)), v)
 	}
 }
