@@ -241,8 +241,27 @@ func (h *httpGate) top(ctx context.Context, q l7.TopQuery) l7.Top {
 	if err != nil || a.Top == nil {
 		return l7.Top{}
 	}
-	a.Top.Heavy = a.Top.Heavy[:min(len(a.Top.Heavy), max(q.Most, 0))]
-	return *a.Top
+	return trusted(*a.Top, q)
+}
+
+// What one answer of the child may hold; more is cut away: a child that was taken
+// over must not grow the daemon's memory.
+const (
+	mostRefusals = 512
+	mostClients  = 20_000
+	longestWord  = 512 // bytes
+)
+
+func trusted(t l7.Top, q l7.TopQuery) l7.Top {
+	long := func(s l7.Subject, more ...string) bool {
+		return slices.ContainsFunc(append(more, s.Key, s.Owner, s.User, s.Tenant), func(w string) bool { return len(w) > longestWord })
+	}
+	t.Heavy = slices.DeleteFunc(t.Heavy, func(h l7.Heavy) bool { return long(h.Subject, h.Rule) })
+	t.Heavy = t.Heavy[:min(len(t.Heavy), max(q.Most, 0))]
+	t.Refusals = slices.DeleteFunc(t.Refusals, func(r l7.Refusal) bool { return long(r.Subject, r.Rule, r.Method, r.Path) })
+	t.Refusals = t.Refusals[:min(len(t.Refusals), mostRefusals)]
+	t.Clients = t.Clients[:min(len(t.Clients), mostClients)]
+	return t
 }
 
 func (d *daemon) handleTop(m *http.ServeMux) {

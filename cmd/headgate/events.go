@@ -148,7 +148,7 @@ func eventLine(x daemon.Event) string {
 			more = append(more, f.name+" "+f.value)
 		}
 	}
-	return line + " (" + strings.Join(more, ", ") + ")"
+	return printable(line + " (" + strings.Join(more, ", ") + ")")
 }
 
 // protocolInWords names what a packet carries.

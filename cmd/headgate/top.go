@@ -169,7 +169,7 @@ func whoIs(r daemon.TopRow) string {
 	if len(parts) == 0 {
 		return "everyone"
 	}
-	return strings.Join(parts, ", ")
+	return printable(strings.Join(parts, ", "))
 }
 
 func perSecond(n uint64, r daemon.TopRow) float64 { return float64(n) / max(r.Seconds, 1) }

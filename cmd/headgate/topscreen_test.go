@@ -116,6 +116,18 @@ func TestScreenKeys(t *testing.T) {
 	press("q", topQuit)
 }
 
+// What strangers send does not reach the terminal as commands.
+func TestNothingIsObeyed(t *testing.T) {
+	row := keyRow
+	row.User = "bob\x1b[2J\x9b1m\r\n"
+	e := daemon.Event{Gate: "http", Rule: "r", Method: "GET", Path: "/\x1b]0;x\x07", User: row.User}
+	for _, text := range []string{whoIs(row), eventLine(e)} {
+		if strings.ContainsAny(text, "\x1b\x07\r\n\u009b") || !strings.Contains(text, "bob?[2J") {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
 func TestShort(t *testing.T) {
 	for x, want := range map[float64]string{
 		0: "0", 0.04: "0.0", 2.25: "2.2", 9.96: "10", 9999: "9999", 123456: "123k", 4.2e6: "4.2M", 1e9: "1.0G",
