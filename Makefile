@@ -42,7 +42,7 @@ demo: build ## both gates against a flood, live (root, about 30 s)
 	@deploy/packages test
 	go run ./demo
 
-bench: build ## the table of bench/latest.json; BENCH=flood runs a part (packet, flood, http, http-proxy), ALL_PEERS=1 compares with more
+bench: build ## the table of bench/latest.json; BENCH=flood runs a part (packet, flood, http, http-proxy, fleet), ALL_PEERS=1 compares with more
 	@deploy/packages bench $(if $(ALL_PEERS),peers) || true
 	go run ./bench -part=$(BENCH) $(if $(ALL_PEERS),-all-peers)
 

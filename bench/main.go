@@ -60,6 +60,7 @@ var parts = []part{
 	{"flood", floodPart},
 	{"http", httpPart},
 	{"http-proxy", proxyPart},
+	{"fleet", fleetPart},
 }
 
 func main() {
@@ -121,7 +122,7 @@ func printTable(results []Result) error {
 	for _, r := range results {
 		ratio := ""
 		if r.To != "" {
-			ratio = fmt.Sprintf("%.2f", r.Ratio)
+			ratio = fmt.Sprintf("%.*f", max(2, digits(r.Ratio)), r.Ratio)
 		}
 		over := ""
 		if r.Spread != nil {
@@ -135,6 +136,8 @@ func printTable(results []Result) error {
 // digits is how many are shown after the point.
 func digits(value float64) int {
 	switch {
+	case value < 0.1:
+		return 4
 	case value < 10:
 		return 2
 	case value < 1000:
