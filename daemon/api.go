@@ -153,19 +153,20 @@ type Verdicts struct {
 // Rule is one rule with its counts. A rule of the network gate has Packets and
 // Bytes, one of the HTTP gate has Requests.
 type Rule struct {
-	Name      string    `json:"name"`
-	Gate      string    `json:"gate"`
-	Mode      string    `json:"mode"`
-	Text      string    `json:"text"`              // one line of YAML
-	WorstCase string    `json:"worst_case"`        // in words
-	Counted   string    `json:"counted,omitempty"` // in a fleet: where, and how much more it may let through, in words
-	Aside     string    `json:"aside,omitempty"`   // why it is not in force
-	Packets   *Verdicts `json:"packets,omitempty"`
-	Bytes     *Verdicts `json:"bytes,omitempty"`
-	Requests  *Verdicts `json:"requests,omitempty"`
-	Over      uint64    `json:"over,omitempty"`    // of those passed, above the line in the soft part
-	End       time.Time `json:"end,omitzero"`      // zero: never
-	EndsIn    int64     `json:"ends_in,omitempty"` // seconds, rounded up; 0: never
+	Name      string      `json:"name"`
+	Gate      string      `json:"gate"`
+	Mode      string      `json:"mode"`
+	Text      string      `json:"text"`              // one line of YAML
+	WorstCase string      `json:"worst_case"`        // in words
+	Counted   string      `json:"counted,omitempty"` // in a fleet: where, and how much more it may let through, in words
+	Aside     string      `json:"aside,omitempty"`   // why it is not in force
+	Packets   *Verdicts   `json:"packets,omitempty"`
+	Bytes     *Verdicts   `json:"bytes,omitempty"`
+	Requests  *Verdicts   `json:"requests,omitempty"`
+	Over      uint64      `json:"over,omitempty"`    // of those passed, above the line in the soft part
+	Held      *limit.Held `json:"held,omitempty"`    // memory of its bucket keys; nil: of the network gate, or not known
+	End       time.Time   `json:"end,omitzero"`      // zero: never
+	EndsIn    int64       `json:"ends_in,omitempty"` // seconds, rounded up; 0: never
 
 	// By the minute, as far back as the daemon has known the rule.
 	Since       time.Time `json:"since,omitzero"`        // when it was first in force
@@ -416,6 +417,8 @@ type HTTPStatus struct {
 	LostLines    uint64              `json:"lost_log_lines"`              // of the access log: the disk was full or slow
 	Faults       uint64              `json:"faults"`                      // requests that met a fault of the gate itself
 	Buckets      limit.Stats         `json:"buckets"`
+
+	held map[string]limit.Held // by rule
 }
 
 // Listener is one front door.

@@ -74,6 +74,7 @@ type answer struct {
 	Lost    uint64                  `json:"lost,omitempty"` // lines of the access log
 	Top     *l7.Top                 `json:"top,omitempty"`
 	Buckets limit.Stats             `json:"buckets"`
+	Held    map[string]limit.Held   `json:"held,omitempty"` // by rule
 }
 
 // httpChild is the HTTP gate's process: it parses what strangers send, so it
@@ -181,7 +182,7 @@ func (c *httpChild) obey() error {
 			}
 		case orderCount:
 			a.Rules, a.Answers, a.Ended, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.EndedConnections(), c.gate.Panics()
-			a.Buckets, a.Lost = c.gate.Buckets(), c.gate.LostLines()
+			a.Buckets, a.Held, a.Lost = c.gate.Buckets(), c.gate.Held(), c.gate.LostLines()
 			a.Fleet = c.gate.Fleet()
 		case orderTop:
 			top := c.gate.Top(*o.Top)

@@ -19,6 +19,7 @@ type httpCounts struct {
 	fleet        *l7.FleetState          // of the child that runs
 	deadL, liveL uint64                  // lines of the access log that were lost
 	deadB, liveB limit.Stats             // of the dead only what never falls
+	held         map[string]limit.Held   // by rule, of the child that runs
 }
 
 func newHTTPCounts() httpCounts {
@@ -32,9 +33,13 @@ func newHTTPCounts() httpCounts {
 // take stores what the child answered, of rules that exist and codes that HTTP
 // has: a child that was taken over must not grow the daemon's memory.
 func (c *httpCounts) take(a answer, rules []config.Rule) {
+	c.held = map[string]limit.Held{}
 	for _, r := range rules {
 		if n, ok := a.Rules[r.Name]; ok {
 			c.live[r.Name] = atLeast(c.live[r.Name], n)
+		}
+		if h, ok := a.Held[r.Name]; ok {
+			c.held[r.Name] = h
 		}
 	}
 	c.liveF = max(c.liveF, a.Faults)
@@ -61,6 +66,7 @@ func (c *httpCounts) bank() {
 	c.deadF, c.liveF = c.faults(), 0
 	c.deadL, c.liveL = c.lost(), 0
 	all := c.buckets()
+	c.held = nil
 	c.deadB, c.liveB = limit.Stats{Evicted: all.Evicted, Overflowed: all.Overflowed}, limit.Stats{}
 }
 

@@ -411,7 +411,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 		st.Up, st.PID, st.User = true, h.child.proc.pid, h.acc.name
 	}
 	st.Ended, st.Faults, st.LostLines = h.counts.endedByName(), h.counts.faults(), h.counts.lost()
-	st.Buckets, st.Fleet = h.counts.buckets(), h.counts.fleet
+	st.Buckets, st.Fleet, st.held = h.counts.buckets(), h.counts.fleet, h.counts.held
 	rules, codes := h.counts.total()
 	if len(codes) > 0 {
 		st.Answers = make(map[string]uint64, len(codes))

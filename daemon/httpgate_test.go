@@ -356,12 +356,18 @@ func TestHTTPCountsOnlyGrow(t *testing.T) {
 			Answers: map[int]uint64{200: passed, 12345: 1},
 			Ended:   map[l7.EndReason]uint64{l7.EndHeld: refused, "invented": 9}, Faults: refused,
 			Buckets: limit.Stats{Keys: 7, Evicted: passed, Overflowed: refused},
+			Held:    map[string]limit.Held{"a": {Keys: passed}, "invented": {Keys: 9}},
 		}, rules)
 	}
 	tell(10, 1)
 	tell(8, 2)
-	c.bank()
+	if c.bank(); len(c.held) != 0 {
+		t.Errorf("the dead hold %v", c.held)
+	}
 	tell(5, 0)
+	if len(c.held) != 1 || c.held["a"].Keys != 5 {
+		t.Errorf("held: %v", c.held)
+	}
 	got, codes := c.total()
 	if want := (l7.Counters{Passed: 15, Refused: 2}); got["a"] != want {
 		t.Errorf("a: %+v, want %+v", got["a"], want)

@@ -66,6 +66,12 @@ var described = []struct {
 	{"headgate_http_certificate_end_timestamp_seconds", "When the first certificate of a listener with TLS ends.", []string{"listener"}},
 	{"headgate_http_keys", "Bucket keys that the HTTP gate keeps.", nil},
 	{"headgate_http_keys_bytes", "Memory that they take.", nil},
+	{"headgate_http_keys_bytes_bound", "Memory that they may take.", nil},
+	{"headgate_http_keys_fill_ratio", "How full the fullest part of it is: at 1 a new key makes another give way.", nil},
+	{"headgate_rule_keys", "Bucket keys that the HTTP gate keeps of a rule.", []string{"rule"}},
+	{"headgate_rule_keys_bytes", "Memory that they take.", []string{"rule"}},
+	{"headgate_rule_keys_bytes_bound", "Memory that they may take: the rule's own bound, or the part of all memory for rules that count alike.", []string{"rule"}},
+	{"headgate_rule_keys_fill_ratio", "How full it is: at 1 a new key of the rule makes another give way.", []string{"rule"}},
 	{"headgate_http_evicted_keys_total", "Bucket keys in use that gave way to others.", nil},
 	{"headgate_http_overflowed_requests_total", "Charges to a rule's shared bucket because its key found no room.", nil},
 	{"headgate_http_ended_connections_total", "Connections ended without an answer, by reason.", []string{"reason"}},
@@ -134,6 +140,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	count("headgate_http_access_log_lost_lines_total", st.HTTP.LostLines)
 	gauge("headgate_http_keys", float64(st.HTTP.Buckets.Keys))
 	gauge("headgate_http_keys_bytes", float64(st.HTTP.Buckets.Bytes))
+	gauge("headgate_http_keys_bytes_bound", float64(st.HTTP.Buckets.Bound))
+	gauge("headgate_http_keys_fill_ratio", st.HTTP.Buckets.Fill)
 	count("headgate_http_evicted_keys_total", st.HTTP.Buckets.Evicted)
 	count("headgate_http_overflowed_requests_total", st.HTTP.Buckets.Overflowed)
 	for _, l := range st.HTTP.Listeners {
@@ -157,6 +165,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 		if r.Requests != nil {
 			count("headgate_rule_over_requests_total", r.Over, r.Name)
+		}
+		if h := r.Held; h != nil {
+			gauge("headgate_rule_keys", float64(h.Keys), r.Name)
+			gauge("headgate_rule_keys_bytes", float64(h.Bytes), r.Name)
+			gauge("headgate_rule_keys_bytes_bound", float64(h.Bound), r.Name)
+			gauge("headgate_rule_keys_fill_ratio", h.Fill, r.Name)
 		}
 	}
 	gauge("headgate_rules_aside", float64(aside))

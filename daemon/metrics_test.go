@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/l7"
+	"github.com/headgate/headgate/limit"
 )
 
 // everything is a status in which every metric has a value.
@@ -32,7 +33,7 @@ func everything() Status {
 		Board: &BoardStatus{Up: true, Entries: 3, Revision: 1_800_000_000_000_000},
 		Rules: []Rule{
 			{Name: "syn", Packets: &Verdicts{1, 2, 3}, Bytes: &Verdicts{60, 120, 180}},
-			{Name: "login", Requests: &Verdicts{4, 5, 6}},
+			{Name: "login", Requests: &Verdicts{4, 5, 6}, Held: &limit.Held{Keys: 2, Bytes: 96, Bound: 65536, Fill: 0.5}},
 			{Name: "gone", Aside: "the config has a rule of this name"},
 		},
 	}
@@ -74,6 +75,12 @@ func TestMetricsHaveTheirValues(t *testing.T) {
 headgate_rule_requests_total{rule="login",verdict="passed"} 4
 headgate_rule_requests_total{rule="login",verdict="refused"} 5
 headgate_rule_requests_total{rule="login",verdict="watched"} 6
+# HELP headgate_rule_keys_bytes Memory that they take.
+# TYPE headgate_rule_keys_bytes gauge
+headgate_rule_keys_bytes{rule="login"} 96
+# HELP headgate_rule_keys_fill_ratio How full it is: at 1 a new key of the rule makes another give way.
+# TYPE headgate_rule_keys_fill_ratio gauge
+headgate_rule_keys_fill_ratio{rule="login"} 0.5
 # HELP headgate_interface_attached Whether the network gate's program is attached.
 # TYPE headgate_interface_attached gauge
 headgate_interface_attached{interface="eth0"} 1
@@ -94,7 +101,7 @@ headgate_rules_aside 1
 `
 	want = strings.Replace(want, "1.88751807064e+14", fmt.Sprint(float64(0xabababababab)), 1)
 	err := testutil.CollectAndCompare(newCollector(everything), strings.NewReader(want),
-		"headgate_rule_requests_total", "headgate_interface_attached", "headgate_packets_total", "headgate_config_hash",
+		"headgate_rule_requests_total", "headgate_rule_keys_bytes", "headgate_rule_keys_fill_ratio", "headgate_interface_attached", "headgate_packets_total", "headgate_config_hash",
 		"headgate_http_certificate_end_timestamp_seconds", "headgate_rules_aside")
 	if err != nil {
 		t.Error(err)

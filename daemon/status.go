@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/config"
 	"github.com/headgate/headgate/l7"
+	"github.com/headgate/headgate/limit"
 	"github.com/headgate/headgate/maps"
 )
 
@@ -27,7 +28,7 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 		Config:  d.configStatus(),
 		Network: network,
 		HTTP:    http,
-		Rules:   d.countedRules(packets, requests),
+		Rules:   d.countedRules(packets, requests, http.held),
 		Blocks:  len(prefixes(d.policy.blocks)) + d.policy.manyBlocks.size(),
 		Allows:  len(prefixes(d.policy.allows)) + d.policy.manyAllows.size(),
 	}
@@ -108,7 +109,7 @@ func (d *daemon) troubles() (out []string) {
 
 // countedRules returns the rules in force with their counters, then those set
 // aside. The caller holds d.mu.
-func (d *daemon) countedRules(packets map[string]maps.Counters, requests map[string]l7.Counters) []Rule {
+func (d *daemon) countedRules(packets map[string]maps.Counters, requests map[string]l7.Counters, held map[string]limit.Held) []Rule {
 	out := []Rule{}
 	for _, r := range d.policy.rules {
 		w := d.wireRule(r)
@@ -119,6 +120,9 @@ func (d *daemon) countedRules(packets map[string]maps.Counters, requests map[str
 		} else {
 			c := requests[r.Name]
 			w.Requests, w.Over = &Verdicts{c.Passed, c.Refused, c.Watched}, c.Over
+			if h, ok := held[r.Name]; ok {
+				w.Held = &h
+			}
 		}
 		out = append(out, w)
 	}

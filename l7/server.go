@@ -351,6 +351,21 @@ func (g *Gate) Answers() map[int]uint64 {
 	return all
 }
 
+// Held returns what the bucket keys of each rule in force take, by name.
+func (g *Gate) Held() map[string]limit.Held {
+	all := map[string]limit.Held{}
+	p := g.policy.Load()
+	if p == nil {
+		return all
+	}
+	fills := g.store.Fills()
+	for i := range p.rules {
+		r := &p.rules[i]
+		all[r.name] = g.store.Held(r.account, &r.limit, &fills)
+	}
+	return all
+}
+
 // Buckets tells how the store of buckets fares.
 func (g *Gate) Buckets() limit.Stats { return g.store.Stats() }
 

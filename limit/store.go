@@ -96,16 +96,13 @@ func (s *Store) SetMemory(memory int) {
 }
 
 func (sh *shard) bound(memory int, fleet bool) {
-	buckets, lines := memory*3/8, 0
-	if fleet {
-		buckets, lines = memory*3/16, memory*3/16
-	}
-	sh.buckets.bound(buckets)
-	sh.lines.bound(lines)
-	sh.logs.bound(memory / 4)
-	sh.counters.bound(memory / 8)
-	sh.tallies.bound(memory / 8)
-	sh.held.bound(memory / 8)
+	of := func(part int) int { return partBytes(part, memory, fleet) }
+	sh.buckets.bound(of(partBuckets))
+	sh.lines.bound(of(partLines))
+	sh.logs.bound(of(partLogs))
+	sh.counters.bound(of(partCounters))
+	sh.tallies.bound(of(partTallies))
+	sh.held.bound(of(partHeld))
 }
 
 // Key returns the key of parts in this store, in no account. See Hasher.Sum.
@@ -265,10 +262,12 @@ func (s *Store) share(held bool) bool {
 
 // Stats tells how a store fares.
 type Stats struct {
-	Keys       uint64 `json:"keys"`       // kept, full ones included until they are swept
-	Bytes      uint64 `json:"bytes"`      // taken
-	Evicted    uint64 `json:"evicted"`    // keys in use that gave way to others; only grows
-	Overflowed uint64 `json:"overflowed"` // charges that found no room and went to a shared bucket; only grows
+	Keys       uint64  `json:"keys"`       // kept, full ones included until they are swept
+	Bytes      uint64  `json:"bytes"`      // taken
+	Bound      uint64  `json:"bound"`      // that may be taken
+	Fill       float64 `json:"fill"`       // of the fullest part: at 1 a new key makes another give way
+	Evicted    uint64  `json:"evicted"`    // keys in use that gave way to others; only grows
+	Overflowed uint64  `json:"overflowed"` // charges that found no room and went to a shared bucket; only grows
 }
 
 // Stats returns the sums over all shards, each consistent in itself.
@@ -284,6 +283,8 @@ func (s *Store) Stats() (sum Stats) {
 	s.sharing.Lock()
 	sum.Overflowed = s.overflowed
 	s.sharing.Unlock()
+	fills := s.Fills()
+	sum.Bound, sum.Fill = uint64(s.memory), fills.Most()
 	return sum
 }
 

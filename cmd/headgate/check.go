@@ -16,6 +16,7 @@ type checked struct {
 	OK       bool          `json:"ok"`
 	Errors   []string      `json:"errors,omitempty"`
 	Rules    []checkedRule `json:"rules"`
+	Memory   *config.Room  `json:"memory,omitempty"` // of the HTTP gate's bucket keys
 	Warnings []string      `json:"warnings,omitempty"`
 }
 
@@ -32,7 +33,8 @@ func newCheck(e *env) *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a config without using it",
 		Long: `Reads a config and prints every error in it, or its rules with the worst case
-of each: the most that it lets through. It needs no daemon and no privilege.
+of each: the most that it lets through; and how much memory the keys of the HTTP
+gate's rules may take. It needs no daemon and no privilege.
 
 Exit code 2 says that the config has errors.`,
 		Example: `  headgate check
@@ -54,7 +56,7 @@ func check(e *env, path string) error {
 	if err != nil {
 		c.Errors = strings.Split(err.Error(), "\n")
 	} else {
-		c.Warnings = config.Warnings(cfg)
+		c.Warnings, c.Memory = config.Warnings(cfg), config.Memory(cfg)
 		for _, r := range cfg.Rules {
 			c.Rules = append(c.Rules, checkedRule{r.Name, string(r.Gate), string(r.Mode), r.Text, config.WorstCase(r)})
 		}
@@ -71,7 +73,11 @@ func check(e *env, path string) error {
 	for _, r := range c.Rules {
 		fmt.Fprintf(e.out, "%s (%s, %s)\n  %s\n  worst case: %s\n", r.Name, r.Gate, r.Mode, r.Text, r.WorstCase)
 	}
-	fmt.Fprintf(e.out, "else: pass\n%s is good: %d rules\n", path, len(c.Rules))
+	fmt.Fprintln(e.out, "else: pass")
+	if c.Memory != nil {
+		fmt.Fprintln(e.out, c.Memory)
+	}
+	fmt.Fprintf(e.out, "%s is good: %d rules\n", path, len(c.Rules))
 	e.warn(c.Warnings)
 	return nil
 }

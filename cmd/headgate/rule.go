@@ -178,6 +178,9 @@ func showRule(e *env, r daemon.Rule) {
 	} else {
 		rows = append(rows, []string{"gate", r.Gate}, []string{"mode", r.Mode}, []string{"worst case", r.WorstCase})
 	}
+	if h := r.Held; h != nil {
+		rows = append(rows, []string{"memory", fmt.Sprintf("%d keys in %s of %s, %s full", h.Keys, bytesInWords(h.Bytes), bytesInWords(h.Bound), percent(h.Fill))})
+	}
 	if r.Counted != "" && r.Aside == "" {
 		rows = append(rows, []string{"counted", r.Counted})
 	}

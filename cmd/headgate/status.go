@@ -210,6 +210,9 @@ func httpLine(h daemon.HTTPStatus) string {
 		slices.Sort(reasons)
 		parts = append(parts, "connections ended: "+strings.Join(reasons, ", "))
 	}
+	if b := h.Buckets; b.Keys > 0 {
+		parts = append(parts, fmt.Sprintf("%d keys in %s of %s, %s full", b.Keys, bytesInWords(b.Bytes), bytesInWords(b.Bound), percent(b.Fill)))
+	}
 	if h.Faults > 0 {
 		parts = append(parts, fmt.Sprintf("%d requests met a fault of the gate (its log has more)", h.Faults))
 	}
@@ -253,6 +256,31 @@ func printRules(e *env, rules []daemon.Rule) {
 	}
 	table(e.out, rows)
 	fmt.Fprintln(e.out, "else: pass")
+	for _, r := range rules {
+		if h := r.Held; h != nil && h.Fill >= nearlyFull {
+			fmt.Fprintf(e.out, "the memory for keys of %s is %s full: at 100%% new keys take the places of others, or share one bucket (raise `memory`)\n", r.Name, percent(h.Fill))
+		}
+	}
+}
+
+// nearlyFull is how full a rule's memory is when status speaks of it.
+const nearlyFull = 0.9
+
+// percent writes a part of 1.
+func percent(part float64) string { return strconv.FormatFloat(part*100, 'f', 0, 64) + "%" }
+
+// bytesInWords writes an amount of memory with its unit, to about one part in a
+// hundred.
+func bytesInWords(n uint64) string {
+	for _, u := range []struct {
+		size uint64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= u.size {
+			return strconv.FormatFloat(float64(n)/float64(u.size), 'f', max(0, 2-len(decimal(n/u.size))), 64) + " " + u.name
+		}
+	}
+	return decimal(n) + " bytes"
 }
 
 // printDrops lists the reasons of dropped packets, the commonest first.
