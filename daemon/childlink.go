@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ type childLink struct {
 	doors map[string]config.Listener
 	keys  *config.Keyring
 	keyed bool // it was given keys, or none
+
+	restored *BucketsRestored // with the last policy
 }
 
 // startChild starts a process that has no policy yet.
@@ -78,8 +81,11 @@ func cause(waited, listened error) error {
 	if listened != nil {
 		return fmt.Errorf("the HTTP gate's process ended: %w", listened)
 	}
-	return errors.New("the HTTP gate's process ended by itself")
+	return errEnded
 }
+
+// errEnded is how a child ends that has no fault.
+var errEnded = errors.New("the HTTP gate's process ended by itself")
 
 // listen hands answers to those who wait for them, until the child is gone. A
 // child that speaks nonsense is ended.
@@ -166,6 +172,7 @@ func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*sock
 	if len(keys.Block()) > muchKeyed && !p.SameKeys {
 		freeKeys()
 	}
+	c.restored = a.Restored
 	c.doors = make(map[string]config.Listener, len(o.Doors))
 	for _, d := range o.Doors {
 		c.doors[d.Address] = d.Listener
@@ -173,16 +180,30 @@ func (c *childLink) set(ctx context.Context, p l7.Policy, socks map[string]*sock
 	return nil
 }
 
-// stop lets the child finish what is in flight, then ends it.
-func (c *childLink) stop() {
-	deadline := time.Now().Add(drainTime + time.Second)
+// back has the child take the buckets back from f with its first policy.
+func (c *childLink) back(ctx context.Context, f *os.File) error {
+	_, err := c.ask(ctx, order{Do: orderBack}, []int{int(f.Fd())})
+	return err
+}
+
+// stop lets the child finish what is in flight and write its buckets to save, if
+// that is not nil, then ends it. It returns whether the child ended by itself and
+// without a fault.
+func (c *childLink) stop(save *os.File) (whole bool) {
+	deadline := time.Now().Add(stopTime)
+	var fds []int
+	if save != nil {
+		fds = append(fds, int(save.Fd()))
+	}
 	// Whether the order arrives or not, the end of the stream says the same.
-	c.down.write(order{Do: orderStop}, nil, deadline)
+	err := c.down.write(order{Do: orderStop}, fds, deadline)
 	c.down.conn.CloseWrite()
 	select {
 	case <-c.exited:
+		return err == nil && errors.Is(c.how, errEnded)
 	case <-time.After(time.Until(deadline)):
 		c.end()
 		<-c.exited
+		return false
 	}
 }

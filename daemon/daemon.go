@@ -267,7 +267,7 @@ func (d *daemon) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.http.acc = acc
+	d.http.acc, d.http.dir = acc, d.policy.cfg.State.Dir
 	var made string
 	if d.http.secret, made, err = idSecret(d.policy.cfg.State.Dir); err != nil {
 		return err

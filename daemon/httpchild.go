@@ -39,7 +39,8 @@ const (
 	orderTop    = "top"    // tell who does most
 	orderMend   = "mend"   // reset a bucket, or give some of what was spent back
 	orderLog    = "log"    // write the access log to the file that comes along, or to none
-	orderStop   = "stop"   // finish what is in flight and exit
+	orderStop   = "stop"   // finish what is in flight, write buckets to the file that comes along, and exit
+	orderBack   = "back"   // with the next policy, take the buckets back from the file that comes along
 )
 
 // order goes down to the child.
@@ -75,6 +76,8 @@ type answer struct {
 	Top     *l7.Top                 `json:"top,omitempty"`
 	Buckets limit.Stats             `json:"buckets"`
 	Held    map[string]limit.Held   `json:"held,omitempty"` // by rule
+
+	Restored *BucketsRestored `json:"restored,omitempty"`
 }
 
 // httpChild is the HTTP gate's process: it parses what strangers send, so it
@@ -86,6 +89,8 @@ type httpChild struct {
 	doors  map[string]*door // by address
 	access *os.File         // that the access log goes to; nil: none
 	keys   keyIntake
+	saved  *os.File // that buckets are taken back from; nil: none
+	saveTo *os.File // that they are written to after the drain; nil: none
 	failed chan error
 
 	serving sync.WaitGroup // a door each
@@ -116,7 +121,23 @@ func RunChild(log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	c.drain(ctx)
+	if c.saveTo != nil && err == nil {
+		err = c.save()
+	}
 	return err
+}
+
+// save leaves the buckets to the next process.
+func (c *httpChild) save() error {
+	defer c.saveTo.Close()
+	done, err := saveBuckets(c.saveTo, c.gate)
+	if err != nil {
+		return fmt.Errorf("save buckets: %w (they start full)", err)
+	}
+	if done.Left > 0 {
+		c.log.Warn("not all buckets are saved: the others start full", "saved", done.Keys, "left", done.Left)
+	}
+	return nil
 }
 
 // drain stops to listen, which comes first because a new daemon may be waiting
@@ -169,7 +190,7 @@ func (c *httpChild) obey() error {
 		a := answer{ID: o.ID}
 		switch o.Do {
 		case orderSet:
-			if err := c.set(o, files); err != nil {
+			if err := c.set(o, files, &a); err != nil {
 				a.Error = err.Error()
 			}
 		case orderKeys:
@@ -195,7 +216,14 @@ func (c *httpChild) obey() error {
 			}
 		case orderLog:
 			c.logTo(files)
+		case orderBack:
+			if len(files) == 1 {
+				c.saved = files[0]
+			}
 		case orderStop:
+			if len(files) == 1 {
+				c.saveTo = files[0]
+			}
 			return nil
 		default:
 			a.Error = fmt.Sprintf("unknown order %q", o.Do)
@@ -221,7 +249,7 @@ func (c *httpChild) logTo(files []*os.File) {
 }
 
 // set takes policy and listeners, or neither.
-func (c *httpChild) set(o order, files []*os.File) error {
+func (c *httpChild) set(o order, files []*os.File, a *answer) error {
 	defer func() {
 		for _, f := range files {
 			f.Close() // the listeners hold duplicates
@@ -241,6 +269,11 @@ func (c *httpChild) set(o order, files []*os.File) error {
 			d.ln.Close()
 		}
 		return err
+	}
+	if c.saved != nil {
+		a.Restored = restoreBuckets(c.saved, c.gate, time.Now(), bootClock())
+		c.saved.Close()
+		c.saved = nil
 	}
 	keep := map[string]bool{}
 	for _, d := range o.Doors {

@@ -30,6 +30,7 @@ type httpGate struct {
 	log    *slog.Logger
 	stderr io.Writer
 	secret []byte    // of request ids; set before the first apply
+	dir    string    // that buckets are saved in between processes; the same
 	shared *handover // with the service manager
 
 	changing sync.Mutex // one apply or start at a time
@@ -45,6 +46,7 @@ type httpGate struct {
 	socks    map[string]*socket // by address
 	child    *childLink         // nil: down
 	lastErr  error              // how the last child ended
+	restored *BucketsRestored   // by the child; nil: the one before left none
 	restarts uint64             // children that died
 	counts   httpCounts
 	lastTop  l7.Top        // of the child that was stopped
@@ -185,11 +187,17 @@ func (h *httpGate) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := h.giveBack(ctx, c); err != nil {
+		c.end()
+		<-c.exited
+		return err
+	}
 	if err := h.give(ctx, c, p, socks); err != nil {
 		c.end()
 		<-c.exited
 		return err
 	}
+	h.noteRestored(c.restored)
 	if err := h.logTo(ctx, c, h.access); err != nil {
 		c.end()
 		<-c.exited
@@ -302,7 +310,7 @@ func (h *httpGate) attend(ctx context.Context) error {
 			return c.how
 		case <-h.wake:
 			if !h.wants() {
-				c.stop()
+				h.halt(c)
 				h.bury(c)
 				return nil
 			}
@@ -363,7 +371,7 @@ func (h *httpGate) close() {
 	// Closed first, so that new connections go elsewhere while old ones end.
 	closeSockets(socks)
 	if c != nil {
-		c.stop()
+		h.halt(c)
 	}
 	if launcher != nil {
 		launcher.stop()
@@ -407,6 +415,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 	if h.lastErr != nil {
 		st.Error = h.lastErr.Error()
 	}
+	st.Restored, st.StopsWithin = h.restored, int64(stopTime/time.Second)
 	if h.child != nil {
 		st.Up, st.PID, st.User = true, h.child.proc.pid, h.acc.name
 	}

@@ -159,7 +159,7 @@ func (l *launcherLink) stop() {
 	l.down.conn.CloseWrite()
 	select {
 	case <-l.gone:
-	case <-time.After(drainTime + 2*time.Second):
+	case <-time.After(stopTime + time.Second):
 		unix.Kill(l.pid, unix.SIGKILL)
 	}
 }

@@ -72,7 +72,7 @@ func RunLauncher(ids []string) error {
 	l := &launcher{cred: cred, up: up, children: map[uint64]*exec.Cmd{}}
 	err = l.obey()
 	// The children see the daemon's end of their own, and drain.
-	late := time.AfterFunc(drainTime+time.Second, l.killAll)
+	late := time.AfterFunc(stopTime, l.killAll)
 	defer late.Stop()
 	l.running.Wait()
 	return err

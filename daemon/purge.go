@@ -14,7 +14,7 @@ import (
 // stateNames are all that a daemon keeps in state.dir.
 var stateNames = []string{
 	"state.json", "state.json.old", "imports", "lists", "configs", "history.jsonl", "hits.json", "trial.json",
-	secretFile, verifierLog,
+	secretFile, verifierLog, bucketFile, bucketsHalf,
 }
 
 // dropHalves removes what a daemon that was killed had begun to write in dir:

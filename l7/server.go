@@ -108,6 +108,9 @@ func (g *Gate) SetPolicy(p Policy) error {
 	if err := g.join(p.Fleet); err != nil {
 		return err
 	}
+	if g.policy.Load() == nil && g.joined == nil && p.Secret != nil {
+		g.store.Hash(limit.NewSecretHasher(p.Secret))
+	}
 	var member *fleet.Member
 	if g.joined != nil {
 		member = g.joined.Member

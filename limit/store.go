@@ -122,6 +122,11 @@ func (s *Store) Share(h Hasher) {
 	s.SetMemory(s.memory)
 }
 
+// Hash makes h the store's hasher: stores of one secret make the same keys, so that
+// one can go on with what another saved. It must be called before the first key is
+// made.
+func (s *Store) Hash(h Hasher) { s.hasher = h }
+
 // Charge is one bucket that a request asks one unit of.
 type Charge struct {
 	Key     Key

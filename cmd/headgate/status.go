@@ -194,6 +194,11 @@ func httpLine(h daemon.HTTPStatus) string {
 	if h.Restarts > 0 {
 		parts = append(parts, fmt.Sprintf("%d restarts", h.Restarts))
 	}
+	if b := h.Restored; b != nil && b.Error != "" {
+		parts = append(parts, "buckets start full: "+printable(b.Error))
+	} else if b != nil {
+		parts = append(parts, fmt.Sprintf("%d buckets go on from %s before, when a stop took %s of at most %ds", b.Keys, seconds(b.Ago), seconds(b.Took), h.StopsWithin))
+	}
 	if len(h.Answers) > 0 {
 		var codes []string
 		for code, n := range h.Answers {
@@ -329,3 +334,6 @@ func printLists(e *env, lists []daemon.ListStatus) {
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// seconds writes a short time.
+func seconds(s float64) string { return fmt.Sprintf("%.1fs", s) }
