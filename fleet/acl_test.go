@@ -17,7 +17,7 @@ import (
 const acl = "~hg1:* resetchannels -@all +hello +auth +client|setname +evalsha +eval +time +get +set +del +type +pexpire " +
 	"+hget +hgetall +hset +hdel +hkeys +hlen +zadd +zcard +zrange +zrem +zremrangebyscore +zremrangebyrank +xadd +xread"
 
-// A user that may run the documented commands on the fleet's keys only, behind a
+// RC-094: a user that may run the documented commands on the fleet's keys only, behind a
 // password that changes, is enough.
 func TestACL(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,10 @@ func TestACL(t *testing.T) {
 				passed++
 			}
 		}
-		want(t, "passed", passed, 2)
+		// what Redis does not answer in time is decided by this host's share
+		if late := int(h.Counts.Late.Load()); passed < 2 || passed > 2+late {
+			t.Errorf("%d passed, want 2, %d too late", passed, late)
+		}
 	}
 	lines := newRule(t, []*host{h}, "lines", rate(t, 100, time.Second, 100), limit.Lines, limit.Share)
 	lines.offer([]*host{h}, "k", 400, time.Second/2)

@@ -21,6 +21,10 @@ type Board struct {
 	says   string // its name and version
 }
 
+// boardPatience is how long a call may take before it counts as lost: nobody's
+// request waits for it.
+const boardPatience = 2 * time.Second
+
 // pageSize is how many notices an answer carries at most.
 const pageSize = 200
 
@@ -30,7 +34,7 @@ func NewBoard(o Options, life, version string) (*Board, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	c, err := o.Client()
+	c, err := o.client(boardPatience)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +110,7 @@ func bit(b bool) int {
 }
 
 func (b *Board) ask(ctx context.Context, revision int64, what string, args ...any) ([]any, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, boardPatience)
 	defer cancel()
 	all := append([]any{b.host, fmt.Sprintf("%s %d", b.says, revision), what}, args...)
 	reply, err := boardScript.Run(ctx, b.client, b.keys, all...).Slice()
@@ -118,7 +122,7 @@ func (b *Board) ask(ctx context.Context, revision int64, what string, args ...an
 
 // Wait returns when something was posted after since, or after a while.
 func (b *Board) Wait(ctx context.Context, since int64, while time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, while+patience)
+	ctx, cancel := context.WithTimeout(ctx, while+boardPatience)
 	defer cancel()
 	err := b.client.XRead(ctx, &redis.XReadArgs{
 		Streams: []string{b.keys[3], fmt.Sprintf("%d-0", since)}, Count: 1, Block: while,

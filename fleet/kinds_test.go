@@ -55,7 +55,7 @@ func shares(t *testing.T, hosts []*host, keys string) {
 	}
 }
 
-// On a Cluster, keys are spread over its nodes, and a decision whose limits lie
+// RC-029: on a Cluster, keys are spread over its nodes, and a decision whose limits lie
 // in different slots takes of all or of none.
 func TestCluster(t *testing.T) {
 	t.Parallel()

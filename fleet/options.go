@@ -72,7 +72,9 @@ var silence = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
 
 // Client returns a client of the Redis that o names. It connects when it is
 // used, gives up a call after patience, and does not try again by itself.
-func (o *Options) Client() (redis.UniversalClient, error) {
+func (o *Options) Client() (redis.UniversalClient, error) { return o.client(patience) }
+
+func (o *Options) client(patience time.Duration) (redis.UniversalClient, error) {
 	if len(o.Addresses) == 0 {
 		return nil, errors.New("no address of Redis: name one in fleet.redis.addresses")
 	}

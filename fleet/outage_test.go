@@ -100,7 +100,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// Redis is not there at the start: the host serves all the same, as one of as
+// RC-065: Redis is not there at the start: the host serves all the same, as one of as
 // many as it was told to expect.
 func TestAbsentAtBoot(t *testing.T) {
 	t.Parallel()
