@@ -417,6 +417,7 @@ type HTTPStatus struct {
 	LostLines    uint64              `json:"lost_log_lines"`              // of the access log: the disk was full or slow
 	Faults       uint64              `json:"faults"`                      // requests that met a fault of the gate itself
 	Buckets      limit.Stats         `json:"buckets"`
+	Hidden       string              `json:"hidden,omitempty"`           // what seems to come through a proxy that is not declared
 	Restored     *BucketsRestored    `json:"buckets_restored,omitempty"` // what the process before left; nil: nothing
 	StopsWithin  int64               `json:"stops_within"`               // seconds that a planned stop takes at most
 

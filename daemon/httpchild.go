@@ -77,6 +77,7 @@ type answer struct {
 	Buckets limit.Stats             `json:"buckets"`
 	Held    map[string]limit.Held   `json:"held,omitempty"` // by rule
 
+	Hidden   l7.Hidden        `json:"hidden"`
 	Restored *BucketsRestored `json:"restored,omitempty"`
 }
 
@@ -204,6 +205,7 @@ func (c *httpChild) obey() error {
 		case orderCount:
 			a.Rules, a.Answers, a.Ended, a.Faults = c.gate.Counters(), c.gate.Answers(), c.gate.EndedConnections(), c.gate.Panics()
 			a.Buckets, a.Held, a.Lost = c.gate.Buckets(), c.gate.Held(), c.gate.LostLines()
+			a.Hidden = c.gate.Hidden()
 			a.Fleet = c.gate.Fleet()
 		case orderTop:
 			top := c.gate.Top(*o.Top)

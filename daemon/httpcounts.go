@@ -17,6 +17,7 @@ type httpCounts struct {
 	deadE, liveE map[l7.EndReason]uint64 // connections ended without an answer
 	deadF, liveF uint64                  // faults
 	fleet        *l7.FleetState          // of the child that runs
+	hidden       l7.Hidden               // the same
 	deadL, liveL uint64                  // lines of the access log that were lost
 	deadB, liveB limit.Stats             // of the dead only what never falls
 	held         map[string]limit.Held   // by rule, of the child that runs
@@ -47,7 +48,7 @@ func (c *httpCounts) take(a answer, rules []config.Rule) {
 		c.liveE[reason] = max(c.liveE[reason], a.Ended[reason])
 	}
 	c.liveL = max(c.liveL, a.Lost)
-	c.fleet = a.Fleet
+	c.fleet, c.hidden = a.Fleet, a.Hidden
 	b := a.Buckets
 	b.Evicted, b.Overflowed = max(c.liveB.Evicted, b.Evicted), max(c.liveB.Overflowed, b.Overflowed)
 	c.liveB = b

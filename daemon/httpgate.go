@@ -421,6 +421,7 @@ func (h *httpGate) status(ctx context.Context) (HTTPStatus, map[string]l7.Counte
 	}
 	st.Ended, st.Faults, st.LostLines = h.counts.endedByName(), h.counts.faults(), h.counts.lost()
 	st.Buckets, st.Fleet, st.held = h.counts.buckets(), h.counts.fleet, h.counts.held
+	st.Hidden = hiddenWords(h.counts.hidden)
 	rules, codes := h.counts.total()
 	if len(codes) > 0 {
 		st.Answers = make(map[string]uint64, len(codes))

@@ -40,6 +40,9 @@ func (d *daemon) snapshot(ctx context.Context) Status {
 	st.Trial, st.Board = d.trialStatus(), board
 	st.Faults = faults(network, err, http)
 	st.Config.Warnings = append(st.Config.Warnings, d.troubles()...)
+	if http.Hidden != "" {
+		st.Config.Warnings = append(st.Config.Warnings, http.Hidden+": "+HiddenCure)
+	}
 	for _, l := range st.Lists {
 		if l.Read.IsZero() {
 			st.Faults = append(st.Faults, fmt.Sprintf("list %s is empty: %s", l.Name, l.Error))

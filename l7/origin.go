@@ -42,7 +42,9 @@ func (p *policy) origin(r *http.Request) *origin {
 func (p *policy) newOrigin(r *http.Request) *origin {
 	o := &origin{edition: p.edition, peer: peerOf(r.RemoteAddr)}
 	o.text, o.declared = o.peer.String(), contains(p.proxies, o.peer)
-	o.forged = !o.declared && claimsAddress(r.Header)
+	if o.forged = !o.declared && claimsAddress(r.Header); o.forged && p.undeclared != nil {
+		p.undeclared.meet(o.peer)
+	}
 	o.bucket = clientOf(o.peer, p.clientBits)
 	a := asker{bucket: o.bucket}
 	o.own, o.lost = p.whoms[ownClient].key(p.store, &a, nil), p.whoms[lostClient].key(p.store, &a, nil)

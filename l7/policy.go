@@ -66,6 +66,7 @@ type policy struct {
 	wall         func() time.Time // by which overrides end
 	answers      answers
 	blur         blur
+	undeclared   *undeclared       // nil: nobody counts them
 	access       *config.AccessLog // nil: nothing is logged
 	fleet        *config.Fleet     // nil: there is none
 	member       *fleet.Member     // nil: this host is alone

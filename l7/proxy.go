@@ -114,6 +114,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *proxy) decide(v *visit, d *decision, r *http.Request) bool {
 	policy := v.policy
 	if policy.identify(r, &v.asker); v.asker.origin.forged {
+		p.gate.undeclared.requests.Add(1)
 		p.gate.warnForged(v.asker.peer)
 	}
 	if bad := malformed(r); bad.Status != 0 {

@@ -62,6 +62,8 @@ type Gate struct {
 	headerTime time.Duration
 	proxyTime  time.Duration // for a header of the PROXY protocol
 
+	undeclared undeclared // peers that name clients
+
 	blur    blur // of partition keys
 	access  *accessLog
 	watcher *watcher
@@ -93,6 +95,7 @@ func New(log *slog.Logger) *Gate {
 		stop:    make(chan struct{}),
 	}
 	g.listening.round.Store(1)
+	g.undeclared.reset(0)
 	g.store.Wall = func() time.Time { return g.Wall() }
 	return g
 }
@@ -134,7 +137,9 @@ func (g *Gate) SetPolicy(p Policy) error {
 	if !slices.Equal(g.proxies, p.HTTP.Proxies) {
 		g.proxies = slices.Clone(p.HTTP.Proxies)
 		g.warned.Store(false)
+		g.undeclared.reset(g.answeredInAll())
 	}
+	ready.undeclared = &g.undeclared
 	old := g.policy.Load()
 	if p.SameKeys {
 		if old == nil {

@@ -73,6 +73,7 @@ var checks = []check{
 	{"memory", 4, lookAtMemory},
 	{"state", 3, lookAtState},
 	{"clock", 5, lookAtClock},
+	{"clients", 4, lookAtClients},
 	{"redis", 4, lookAtRedis},
 }
 

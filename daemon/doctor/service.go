@@ -225,3 +225,14 @@ func hidden(rules []config.Rule, s attachments.Surroundings, name string, h *pre
 	}
 	return out
 }
+
+// lookAtClients finds clients that are hidden behind a proxy.
+func lookAtClients(p *Patient) []Finding {
+	switch {
+	case !p.running() || !p.Status.HTTP.On:
+		return nil
+	case p.Status.HTTP.Hidden != "":
+		return warning(p.Status.HTTP.Hidden, daemon.HiddenCure)
+	}
+	return ok("no proxy that is not declared seems to hide the clients of the HTTP gate")
+}
