@@ -43,7 +43,7 @@ func newProxy(g *Gate, l config.Listener) (*proxy, error) {
 	p.relay = httputil.ReverseProxy{
 		Transport:      sender{p},
 		FlushInterval:  flushAfter,
-		BufferPool:     new(buffers),
+		BufferPool:     g.buffers,
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.seen,
 		ErrorHandler:   p.failed,

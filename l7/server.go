@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -58,7 +59,8 @@ type Gate struct {
 	bodyIdle    time.Duration
 
 	panics     atomic.Uint64
-	lastPanic  atomic.Uint64 // when one was last logged, in ticks
+	lastPanic  atomic.Uint64       // when one was last logged, in ticks
+	buffers    httputil.BufferPool // that answers are copied through
 	headerTime time.Duration
 	proxyTime  time.Duration // for a header of the PROXY protocol
 
@@ -93,6 +95,7 @@ func New(log *slog.Logger) *Gate {
 		access: newAccessLog(), watcher: newWatcher(),
 		servers: map[*http.Server]struct{}{},
 		stop:    make(chan struct{}),
+		buffers: new(buffers),
 	}
 	g.listening.round.Store(1)
 	g.undeclared.reset(0)
