@@ -32,6 +32,11 @@ func fleetPart(ctx context.Context, _ options) ([]Result, error) {
 		return nil, err
 	}
 	all := fleetCosts(lines)
+	moved, err := fleetMoves(ctx, r.address)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, moved...)
 	outages, err := fleetOutages(ctx, r)
 	if err != nil {
 		return nil, err
@@ -62,8 +67,35 @@ type fleetLine struct {
 	Refused  int     `json:"refused"`
 }
 
+// fleetMoves is what four hosts admit of one limit while its load moves: on one of
+// them, on all, and when one is gone.
+func fleetMoves(ctx context.Context, address string) (all []Result, err error) {
+	moves, err := fleetRun[struct {
+		Stage                 string
+		Clients, Redis, Calls float64
+		Refused               int
+	}](ctx, address, "moves")
+	for _, m := range moves {
+		name := "fleet: 4 hosts, " + m.Stage
+		if m.Stage == "80 % on all" {
+			all = append(all, Result{Name: name + ": refused", Value: float64(m.Refused), Unit: "requests", Floor: "0"})
+			continue
+		}
+		all = append(all,
+			Result{Name: name + ": admitted by clients' count", Value: m.Clients, Unit: "of the limit", Floor: "0.97 to 1.03"},
+			Result{Name: name + ": debited in Redis", Value: m.Redis, Unit: "of the limit", Floor: "0.97 to 1.03"},
+			Result{Name: name + ": calls by MONITOR", Value: m.Calls, Unit: "calls/request"})
+	}
+	return all, err
+}
+
 // fleetLoad runs the loads.
 func fleetLoad(ctx context.Context, address, state string) ([]fleetLine, error) {
+	return fleetRun[fleetLine](ctx, address, state)
+}
+
+// fleetRun runs bench/http/fleet and reads what it prints.
+func fleetRun[T any](ctx context.Context, address, state string) ([]T, error) {
 	cmd := exec.CommandContext(ctx, "go", "run", "./fleet", "-redis", address, "-state", state)
 	cmd.Dir = "bench/http"
 	var stderr bytes.Buffer
@@ -72,9 +104,9 @@ func fleetLoad(ctx context.Context, address, state string) ([]fleetLine, error) 
 	if err != nil {
 		return nil, fmt.Errorf("load a fleet's Redis: %w\n%s", err, &stderr)
 	}
-	var all []fleetLine
+	var all []T
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		var l fleetLine
+		var l T
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("read %q: %w", lines.Text(), err)
 		}

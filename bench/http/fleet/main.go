@@ -45,6 +45,16 @@ func main() {
 	flag.Parse()
 	client := redis.NewClient(&redis.Options{Addr: *address})
 	out := json.NewEncoder(os.Stdout)
+	if *state == "moves" {
+		all, err := moves(*address, client)
+		if err != nil {
+			fatal(err)
+		}
+		for _, m := range all {
+			out.Encode(m)
+		}
+		return
+	}
 	loads := []struct{ rate, keys int }{{1000, 100}, {1000, 10_000}, {1000, 1_000_000}, {10_000, 100}, {10_000, 10_000}, {10_000, 1_000_000}}
 	if *state != "alive" {
 		loads = loads[3:4]
