@@ -137,10 +137,11 @@ func (t *packed[S, P]) grows(size int) int {
 	return t.cost(sizeClass(size)) - t.cost(sizeClass(len(t.from)))
 }
 
-// full reports whether one more would take more than three quarters.
-func (t *packed[S, P]) full() bool { return (t.n+1)*4 > len(t.index)*3 }
+// full reports whether one more would take more than five eighths: beyond, it
+// takes long to find that a key is new.
+func (t *packed[S, P]) full() bool { return (t.n+1)*8 > len(t.index)*5 }
 
-func (t *packed[S, P]) larger() int { return max(smallest, len(t.index)+len(t.index)/2) }
+func (t *packed[S, P]) larger() int { return max(smallest, len(t.index)+len(t.index)/4) }
 
 // over returns by how much the table would be over its bound with so many bytes
 // more. A fresh key may take a place that another leaves, where the array has no

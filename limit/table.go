@@ -194,12 +194,15 @@ func (t *table[S, P]) victim(now Ticks, only uint16) int {
 	return least
 }
 
-// evict frees a place, and moves the hand past it, so that all take their turn.
+// evict frees a place, and moves the hand on, so that all take their turn: a good
+// part of the array further, as where it went place by place it would leave all
+// newcomers crowded ahead of it.
 func (t *table[S, P]) evict(i int, now Ticks) {
 	if P(&t.places[i].state).used(now) > 0 {
 		t.evicted++
 	}
-	t.hand = t.next(i)
+	const golden = 0.6180339887498949 // its multiples are spread as evenly as can be
+	t.hand = (i + 1 + int(golden*float64(len(t.places)))) % len(t.places)
 	t.remove(i)
 }
 
