@@ -30,7 +30,10 @@ func TestBytesAKey(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			keys := 1_000_000
 			if c.times > 5 && os.Getenv("HEADGATE_SOAK") == "" {
-				keys = 10_000_000 / max(20, c.times)
+				keys = 700_000
+				if c.times > 32 {
+					keys = 200_000
+				}
 			}
 			before := heap()
 			s := NewStore(2 << 30)
