@@ -146,7 +146,9 @@ func (d *daemon) reloadFor(ctx context.Context, asked bool, q ReloadRequest, who
 		d.conf.err = err
 		return ReloadReply{}, err
 	}
-	d.conf.err, d.conf.keysErr = nil, nil
+	if d.conf.err = nil; asked {
+		d.conf.keysErr = nil // else the key file was not looked at
+	}
 	if !same {
 		d.keepConfig(next)
 		d.note(change{what: "reload", subject: d.path, detail: "hash " + short(next.hash), who: who})
