@@ -344,6 +344,7 @@ type NetworkStatus struct {
 	IPv4       *Room       `json:"ipv4,omitempty"` // prefixes of rules and lists
 	IPv6       *Room       `json:"ipv6,omitempty"`
 	PinsEnd    string      `json:"pins_end,omitempty"` // why what is pinned will not outlive the container
+	Covered    []string    `json:"covered,omitempty"`  // interfaces that a cut-short change of the attach mode left to a tc program; known with the daemon dead
 	Warnings   []string    `json:"warnings,omitempty"`
 	Faults     []string    `json:"faults,omitempty"` // of the pins and of looking at interfaces
 

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -45,9 +44,9 @@ func Inspect(pins, dir string, now time.Time) (Pinned, error) {
 	for _, a := range attached {
 		p.Network.Interfaces = append(p.Network.Interfaces, Interface{Name: a.Interface, AttachMode: a.AttachMode, ProgramID: a.ProgramID, Pin: a.Pin, Warning: a.Warning})
 	}
+	p.Network.Covered = covered
 	for _, name := range covered {
-		p.Network.Warnings = append(p.Network.Warnings, fmt.Sprintf(
-			"%s: a change of its attach mode was cut short, and a tc program judges in its place: `headgate run` mends it, `headgate detach --all` removes both", name))
+		p.Network.Warnings = append(p.Network.Warnings, CutShort(name)+": "+CutShortCure)
 	}
 	for _, r := range held.Reasons {
 		p.Network.Reasons = append(p.Network.Reasons, Reason(r))
@@ -94,3 +93,11 @@ func pinnedEntry(p netip.Prefix, end time.Time, known []Entry) Entry {
 	}
 	return e
 }
+
+// CutShort says that a change of an interface's attach mode was cut short.
+func CutShort(iface string) string {
+	return iface + ": a change of its attach mode was cut short, and a tc program judges in its place"
+}
+
+// CutShortCure is what to do then.
+const CutShortCure = "`headgate run` mends it, `headgate detach --all` removes both"

@@ -3,6 +3,7 @@ package attachments
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -107,6 +108,9 @@ func TestCoverIsRemoved(t *testing.T) {
 					return errors.Join(cover(g, pins, dev), uncoverAll(pins))
 				},
 				"detach": func() error { _, err := DetachAll(pins); return err },
+				"a start with the gate off": func() error {
+					return (&Keeper{log: slog.New(slog.DiscardHandler)}).dropPinned(&config.Config{State: config.State{Pins: pins}})
+				},
 			} {
 				inside("cover", left)
 				if out := shown(); out != name {

@@ -56,5 +56,5 @@ func (k *Keeper) dropPinned(cfg *config.Config) error {
 		}
 		k.log.Info("detached: no longer named in network.interfaces", "interface", a.Interface)
 	}
-	return nil
+	return uncoverAll(cfg.State.Pins)
 }

@@ -89,6 +89,13 @@ func TestDaemonJudged(t *testing.T) {
 	one(t, "a broken daemon", lookAtDaemon(&Patient{Status: &broken, Version: "1"}), Fail, "h.yaml:3:1", "headgate reload", "port taken")
 	dead := daemon.Status{Dead: true, Network: daemon.NetworkStatus{Interfaces: []daemon.Interface{{Name: "eth0", ProgramID: 3}}}}
 	one(t, "a dead daemon", lookAtDaemon(&Patient{Status: &dead, NoDaemon: true}), Fail, "goes on filtering", "headgate run")
+	// killed when the program had come off its only interface
+	dead.Network = daemon.NetworkStatus{Covered: []string{"eth0"}}
+	covered := lookAtDaemon(&Patient{Status: &dead, NoDaemon: true})
+	if len(covered) != 2 || covered[0].State != Fail {
+		t.Errorf("with a cover alone: %+v", covered)
+	}
+	one(t, "a cover", covered[1:], Warn, "eth0", "cut short", "headgate detach --all")
 	one(t, "no daemon", lookAtDaemon(&Patient{NoDaemon: true}), Warn, "headgate run")
 	one(t, "pins out of sight", lookAtDaemon(&Patient{NoDaemon: true, PinsErr: errors.New("permission denied")}), Unseen, "permission denied")
 	one(t, "a socket out of reach", lookAtDaemon(&Patient{StatusErr: errors.New("may not use /run/h.sock")}), Unseen, "/run/h.sock")

@@ -38,10 +38,10 @@ func lookAtDaemon(p *Patient) []Finding {
 		return unseen(p.StatusErr.Error(), "run doctor as root or in the group headgate")
 	case p.PinsErr != nil:
 		return unseen("no daemon answers; what it may have pinned cannot be read: "+p.PinsErr.Error(), "run doctor as root")
-	case p.Status != nil && len(p.Status.Network.Interfaces) > 0:
+	case p.Status != nil && len(p.Status.Network.Interfaces)+len(p.Status.Network.Covered) > 0:
 		out := failure("the daemon is dead; what it pinned goes on filtering, and blocks still end", "look at its log, then start it: headgate run")
-		for _, w := range p.Status.Network.Warnings {
-			out = append(out, warning(w, "")...)
+		for _, name := range p.Status.Network.Covered {
+			out = append(out, warning(daemon.CutShort(name), daemon.CutShortCure)...)
 		}
 		return out
 	}
